@@ -1,6 +1,6 @@
 // The plugin `mcp` against misbehaving servers, over HTTP, since third parties often run such
 // servers.
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -74,7 +74,7 @@ async function startHostileServer(behaviour: Behaviour): Promise<HostileServer> 
         structuredContent: { text: `${'a'.repeat(40)}!` },
       });
   };
-  const server: Server = createServer((request, response) => void answer(request, response));
+  const server = createServer((request, response) => void answer(request, response));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   return {
@@ -187,19 +187,20 @@ describe('an MCP server that misbehaves', () => {
     });
   });
 
-  test('loses only the tool with an unusable schema', async () => {
-    const brokenTool = {
-      ...plainTool,
-      name: 'broken',
-      outputSchema: { type: 'object', properties: { text: { type: 'nonsense' } } },
-    };
+  test('keeps a tool whose output schema is invalid', async () => {
+    const outputSchema = { type: 'object', properties: { text: { type: 'nonsense' } } };
+    const { registry } = await open({ tools: [{ ...plainTool, outputSchema }] });
+    expect(actionsOf(registry)).toEqual(['far-plain']);
+  });
+
+  test('loses only the tool whose schema is too large', async () => {
     const largeTool = {
       ...plainTool,
       name: 'large',
       inputSchema: { type: 'object', description: 'x'.repeat(300_000) },
     };
-    const { registry } = await open({ tools: [brokenTool, largeTool, plainTool] });
-    expect(actionsOf(registry)).toEqual(['far-broken', 'far-plain']);
+    const { registry } = await open({ tools: [largeTool, plainTool] });
+    expect(actionsOf(registry)).toEqual(['far-plain']);
     expect((await registry.plugin('mcp')?.availability())?.reasons).toEqual([
       expect.stringMatching(/"large" of the server "far" is left out: .*KiB/),
     ]);
@@ -238,13 +239,13 @@ describe('an MCP server that misbehaves', () => {
       { a: { b: 2 } },
       'a.b must be at least 3',
     ],
-  ])('has inputs checked by the simple keywords of %j', async (schema, input, fault) => {
+  ])('has inputs checked by the simple keywords of %j', async (schema, input, reason) => {
     const { registry } = await open({
       tools: [{ name: 'plain', inputSchema: { type: 'object', ...schema }, ...readOnly }],
     });
     expect(await call(registry, 'far-plain', input)).toMatchObject({
       ok: false,
-      message: expect.stringContaining(fault),
+      message: expect.stringContaining(reason),
     });
   });
 
@@ -301,16 +302,18 @@ describe('an MCP server that misbehaves', () => {
     },
   );
 
-  test('is listed once for many list_changed notifications', async () => {
-    const notice = `data: ${JSON.stringify({ jsonrpc: '2.0', method: 'notifications/tools/list_changed' })}\n\n`;
-    const { server } = await open({
-      tools: [plainTool],
-      notify: (response) => void setTimeout(() => response.write(notice.repeat(500)), 300),
-    });
-    const lists = () => server.methods.filter((method) => method === 'tools/list').length;
-    await expect.poll(lists).toBeGreaterThan(1);
+  test('is listed a few times for 500 list_changed notifications', async () => {
+    const notification = { jsonrpc: '2.0', method: 'notifications/tools/list_changed' };
+    const frame = `data: ${JSON.stringify(notification)}\n\n`;
+    const stream = Promise.withResolvers<ServerResponse>();
+    const { server } = await open({ tools: [plainTool], notify: (response) => stream.resolve(response) });
+    const countLists = () => server.methods.filter((method) => method === 'tools/list').length;
+    await expect.poll(countLists).toBe(1);
+    (await stream.promise).write(frame.repeat(500));
+    await expect.poll(countLists).toBeGreaterThan(1);
+    // Time in which one request per notification would arrive.
     await new Promise((resolve) => setTimeout(resolve, 300));
-    expect(lists()).toBeLessThan(5);
+    expect(countLists()).toBeLessThan(5);
   });
 
   test('cannot bring secrets of its configuration into the log', async () => {
