@@ -1,11 +1,9 @@
 // The example plugin, loaded from its file as `--plugin` does: called in a run and over HTTP in
 // both variants.
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAgentClient } from '@townhall/agent';
 import { createAgentClient as createClassicClient } from '@townhall/agent/classic';
@@ -18,6 +16,7 @@ import {
   toolResults,
   type ScriptedGateway,
 } from '../../support/scripted-gateway.ts';
+import { launch } from '../launch.ts';
 
 const example = join(import.meta.dirname, '../../../examples/plugin-journal.ts');
 const main = join(import.meta.dirname, '../../../src/cli/main.ts');
@@ -42,40 +41,22 @@ interface RunningAgent {
 // A process of its own: in the test process, vitest's loader would resolve the plugin's imports.
 async function runAgent(dataDir: string, ...flags: string[]): Promise<RunningAgent> {
   const place = await makeDatabase({ isEmpty: true });
-  const args = [
-    'agent',
-    '--port',
-    '0',
-    '--data-dir',
-    dataDir,
-    '--gateway-url',
-    gateway.url,
-    ...databaseFlags(place.options),
-    ...flags,
-  ];
-  const child = spawn(process.execPath, [main, ...args], {
-    cwd: folder,
-    env: { PATH: process.env['PATH'], AGENT_GATEWAY_TOKEN: 'th_usr_test' },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  for await (const line of createInterface({ input: child.stdout })) {
-    const { msg, url } = JSON.parse(line) as { msg: string; url: string };
-    if (msg !== 'listening') continue;
-    child.stdout.resume();
-    const token = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
-    return {
-      url,
-      token,
-      async stop() {
-        const exit = once(child, 'exit');
-        child.kill('SIGTERM');
-        const [code] = (await exit) as [number | null];
-        await place.remove();
-        return code;
-      },
-    };
-  }
-  throw new Error('The agent has ended before it listened.');
+  const ownFlags = ['--port', '0', '--data-dir', dataDir, '--gateway-url', gateway.url];
+  const { child, url, token } = await launch(
+    [main, 'agent', ...ownFlags, ...databaseFlags(place.options), ...flags],
+    { dataDir, cwd: folder },
+  );
+  return {
+    url,
+    token,
+    async stop() {
+      const exit = once(child, 'exit');
+      child.kill('SIGTERM');
+      const [code] = (await exit) as [number | null];
+      await place.remove();
+      return code;
+    },
+  };
 }
 
 test.each(['current', 'classic'] as const)(
@@ -138,7 +119,7 @@ describe('--plugin and --plugin-config', () => {
     ['no JSON', '{', /is not JSON/],
     ['an unknown member', '{"plugin":{}}', /plugin is not known here/],
     ['a server without a command or an address', '{"mcpServers":{"a":{}}}', /does not fit/],
-    ['a name of nobody', '{"plugins":{"nobody":{}}}', /names the plugin "nobody"/],
+    ['an unknown plugin', '{"plugins":{"nothing":{}}}', /names the plugin "nothing"/],
     ['settings that do not fit', '{"plugins":{"shell":{"settings":{"approval":1}}}}', /do not fit/],
   ])('refuse a configuration with %s', async (name, text, reason) => {
     const path = join(folder, `${name.replaceAll(' ', '-')}.json`);

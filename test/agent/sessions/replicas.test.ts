@@ -1,17 +1,16 @@
 // Two processes of one agent on one PostgreSQL: inputs to one reach the runs of the other,
 // and a process that has lost its leases writes nothing. The embedded engine has one process.
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
+import { kill } from '../../support/processes.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, seqs } from '../../support/session-world.ts';
+import { launchAgent } from '../launch.ts';
 
 // Short enough for a test, and longer than the pauses of a busy machine.
 const pausedLeaseMs = 3_000;
@@ -192,7 +191,13 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
       const slowAnswer = holdAnswer();
       gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('After it.')));
-      const pausedAgent = await launch(folder, { gatewayUrl: gateway.url, options: place.options });
+      // A process of its own, so that SIGSTOP can pause it.
+      const pausedAgent = await launchAgent({
+        place,
+        gatewayUrl: gateway.url,
+        dataDir: folder,
+        env: { AGENT_NAME: 'twins', AGENT_LEASE_MS: String(pausedLeaseMs) },
+      });
       try {
         const waitingReplica = await startReplica({ leaseMs: pausedLeaseMs });
         await waitingReplica.client.sessions.create({ id: 's' });
@@ -246,41 +251,9 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         expect(JSON.stringify(items)).toContain('The beginning');
         expect(JSON.stringify(items)).not.toContain('nobody may keep');
       } finally {
-        pausedAgent.child.kill('SIGCONT');
-        const exit = once(pausedAgent.child, 'exit');
-        pausedAgent.child.kill('SIGKILL');
-        await exit;
+        await kill(pausedAgent.child);
         await rm(folder, { recursive: true, force: true });
       }
     });
   },
 );
-
-// An agent in a process of its own, so that SIGSTOP can pause it.
-async function launch(
-  folder: string,
-  { gatewayUrl, options }: { gatewayUrl: string; options: DatabasePlace['options'] },
-): Promise<{ child: ChildProcess; url: string }> {
-  const child = spawn(
-    process.execPath,
-    [join(import.meta.dirname, '..', '..', 'support', 'agent-process.ts')],
-    {
-      env: {
-        PATH: process.env['PATH'],
-        TEST_DATABASE: JSON.stringify(options),
-        AGENT_NAME: 'twins',
-        AGENT_PORT: '0',
-        AGENT_DATA_DIR: folder,
-        AGENT_GATEWAY_URL: gatewayUrl,
-        AGENT_GATEWAY_TOKEN: 'th_usr_test',
-        AGENT_LEASE_MS: String(pausedLeaseMs),
-      },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    },
-  );
-  for await (const line of createInterface({ input: child.stdout })) {
-    const entry = JSON.parse(line) as { msg: string; url: string };
-    if (entry.msg === 'listening') return { child, url: entry.url };
-  }
-  throw new Error('The agent ended before it listened.');
-}
