@@ -1,4 +1,4 @@
-// The plugin `files`: lines of large files, globs and regular expressions.
+// The actions of `files` that read parts of large files, and find files and lines.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openFilesPlugin, type FilesPlugin } from '../../support/files-plugin.ts';
 
@@ -129,10 +129,15 @@ describe('files.search with a pattern', () => {
     });
   });
 
-  test('refuses a search without exactly one of text and pattern', async () => {
-    expect(await plugin.call('search', { pattern: 'a', text: 'a' })).toMatchObject({ ok: false });
-    expect(await plugin.call('search', {})).toMatchObject({ ok: false });
-  });
+  test.each([{ pattern: 'a', text: 'a' }, {}])(
+    'refuses %j, which has not one of text and pattern',
+    async (input) => {
+      expect(await plugin.call('search', input)).toMatchObject({
+        ok: false,
+        message: expect.stringContaining('Send either `text` or a `pattern`'),
+      });
+    },
+  );
 
   test('never matches in a hidden file', async () => {
     await plugin.put({ 'data/secret.txt': 'secret', '.env': 'secret', 'open.txt': 'secret' });

@@ -13,7 +13,15 @@ import {
   type ScriptedGateway,
 } from '../../support/scripted-gateway.ts';
 
-const program = join(import.meta.dirname, '..', '..', 'support', 'mcp-server.ts');
+const program = join(import.meta.dirname, '../../support/mcp-server.ts');
+
+async function listActions({ client }: TestAgent): Promise<string[]> {
+  const { plugins } = await client.plugins.listCatalog();
+  return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
+}
+
+const callAction = ({ client }: TestAgent, action_name: string, payload: object = {}) =>
+  client.plugins.callAction({ plugin_name: 'mcp', action_name, payload: { ...payload } });
 
 describe('the plugin mcp', () => {
   let folder: string;
@@ -36,29 +44,21 @@ describe('the plugin mcp', () => {
     agent = await startAgent({
       gatewayUrl: gateway.url,
       gatewayToken: 'th_usr_hidden',
-      // The ends of the servers' processes are watched from here.
+      // The processes of the servers are looked up from here, so they need ids of the host.
       settings: { pluginConfig: config, unsafeShell: true },
     });
   });
   afterAll(async () => {
-    const pids = (await readFile(join(agent.workspace, 'mcp-pids'), 'utf8')).split(' ').map(Number);
-    expect(await Promise.all(pids.map(isRunning))).toEqual([true, true]);
     await agent.close();
-    expect(await Promise.all(pids.map(isRunning))).toEqual([false, false]);
     await gateway.close();
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function listActions(): Promise<string[]> {
-    const { plugins } = await agent.client.plugins.listCatalog();
-    return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
-  }
-  const call = (action_name: string, payload: Record<string, unknown> = {}) =>
-    agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload });
+  const call = (action: string, payload: object = {}) => callAction(agent, action, payload);
 
   test('stays available with one of two servers', async () => {
-    await expect.poll(() => listActions()).toContain('probe-add-numbers');
-    expect(await listActions()).toEqual([
+    await expect.poll(() => listActions(agent)).toContain('probe-add-numbers');
+    expect(await listActions(agent)).toEqual([
       'probe-add-numbers',
       'probe-environment',
       'probe-fails',
@@ -71,9 +71,15 @@ describe('the plugin mcp', () => {
     });
   });
 
-  test('calls a tool and returns its error', async () => {
+  test('returns the result of a tool', async () => {
     expect(await call('probe-add-numbers', { a: 2, b: 3 })).toMatchObject({ result: { text: '5' } });
+  });
+
+  test('refuses input that does not fit the tool', async () => {
     await expect(call('probe-add-numbers', { a: 'two', b: 3 })).rejects.toMatchObject({ status: 400 });
+  });
+
+  test('returns the error of a tool', async () => {
     await expect(call('probe-fails')).rejects.toMatchObject({
       status: 422,
       code: 'action_refused',
@@ -111,10 +117,13 @@ describe('the plugin mcp', () => {
     expect(text).toMatch(/approval/i);
   });
 
-  test('offers new tools and those of a restarted server', async () => {
+  test('offers a tool that the server adds later', async () => {
     await call('probe-grow');
-    await expect.poll(() => listActions()).toContain('probe-later');
+    await expect.poll(() => listActions(agent)).toContain('probe-later');
     expect(await call('probe-later')).toMatchObject({ result: { text: 'here' } });
+  });
+
+  test('starts a server again that has exited', async () => {
     await expect(call('probe-dies')).rejects.toMatchObject({ status: 502 });
     await expect
       .poll(
@@ -129,6 +138,26 @@ describe('the plugin mcp', () => {
   });
 });
 
+test('an agent ends its MCP servers with their children', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'townhall-mcp-'));
+  const pluginConfig = join(folder, 'plugins.json');
+  const servers = { probe: { command: process.execPath, args: [program] } };
+  await writeFile(pluginConfig, JSON.stringify({ mcpServers: servers }));
+  const gateway = await scriptedGateway();
+  const agent = await startAgent({
+    gatewayUrl: gateway.url,
+    dataDir: join(folder, 'data'),
+    settings: { pluginConfig, unsafeShell: true },
+  });
+  await expect.poll(() => listActions(agent)).toContain('probe-add-numbers');
+  const pids = (await readFile(join(agent.workspace, 'mcp-pids'), 'utf8')).split(' ').map(Number);
+  expect(await Promise.all(pids.map(isRunning))).toEqual([true, true]);
+  await agent.close();
+  expect(await Promise.all(pids.map(isRunning))).toEqual([false, false]);
+  await gateway.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
 describe('MCP tools with colliding names', () => {
   let folder: string;
   let gateway: ScriptedGateway;
@@ -137,10 +166,10 @@ describe('MCP tools with colliding names', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-mcp-'));
     const config = join(folder, 'plugins.json');
-    const server = (SERVER: string, MORE_TOOLS: string) => ({
+    const server = (name: string, moreTools: string) => ({
       command: process.execPath,
       args: [program],
-      env: { SERVER, MORE_TOOLS },
+      env: { SERVER: name, MORE_TOOLS: moreTools },
     });
     await writeFile(
       config,
@@ -163,15 +192,10 @@ describe('MCP tools with colliding names', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  async function listActions(): Promise<string[]> {
-    const { plugins } = await agent.client.plugins.listCatalog();
-    return plugins.find(({ name }) => name === 'mcp')?.actions ?? [];
-  }
-  const call = async (action_name: string): Promise<unknown> =>
-    (await agent.client.plugins.callAction({ plugin_name: 'mcp', action_name, payload: {} })).result;
+  const call = async (action: string) => (await callAction(agent, action)).result as { text: string };
 
   test('belong to the server with the longer name', async () => {
-    await expect.poll(() => listActions()).toEqual(expect.arrayContaining(['a-same-name', 'a-b-c']));
+    await expect.poll(() => listActions(agent)).toEqual(expect.arrayContaining(['a-same-name', 'a-b-c']));
     expect(await call('a-b-c')).toEqual({ text: 'a-b: c' });
     expect(await call('a-same-name')).toEqual({ text: 'a: Same_Name' });
     const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' });
@@ -185,9 +209,9 @@ describe('MCP tools with colliding names', () => {
   });
 
   test('get a digest where characters are lost', async () => {
-    await expect.poll(() => listActions()).toContain('a-same-name');
-    const names = (await listActions()).filter((name) => /-[0-9a-f]{8}$/.test(name));
-    const texts = (await Promise.all(names.map(call))).map((result) => (result as { text: string }).text);
+    await expect.poll(() => listActions(agent)).toContain('a-same-name');
+    const names = (await listActions(agent)).filter((name) => /-[0-9a-f]{8}$/.test(name));
+    const texts = (await Promise.all(names.map(call))).map(({ text }) => text);
     expect(texts.sort()).toEqual([`a: ${longName}-1`, `a: ${longName}-2`, 'a: 名前', 'a: 道具'].sort());
     expect(Math.max(...names.map((name) => `mcp_${name}`.length))).toBeLessThanOrEqual(64);
   });
