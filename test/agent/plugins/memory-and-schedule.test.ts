@@ -1,0 +1,172 @@
+// The plugins with state, `memory` and `schedule`: notes and schedules are in the agent's database
+// and survive a restart.
+import { randomUUID } from 'node:crypto';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { startAgent, type TestAgent } from '../../support/agent.ts';
+import { testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
+
+let gateway: ScriptedGateway;
+let world: TestDatabase;
+beforeAll(async () => {
+  gateway = await scriptedGateway();
+  world = await testDatabase();
+});
+afterAll(async () => {
+  await gateway.close();
+  await world.close();
+});
+
+const agents: TestAgent[] = [];
+afterEach(async () => {
+  for (const agent of agents.splice(0)) await agent.close();
+});
+
+async function start(name = randomUUID()): Promise<TestAgent> {
+  const agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, name });
+  agents.push(agent);
+  return agent;
+}
+
+async function restart({ name }: TestAgent): Promise<TestAgent> {
+  for (const agent of agents.splice(0)) await agent.close();
+  return start(name);
+}
+
+const actionOf =
+  (agent: TestAgent, plugin_name: string) =>
+  async (action_name: string, payload: Record<string, unknown> = {}): Promise<unknown> =>
+    (await agent.client.plugins.callAction({ plugin_name, action_name, payload })).result;
+
+describe('the plugin memory', () => {
+  const staging = 'The staging server is called Möwe and runs Debian.';
+
+  async function search(agent: TestAgent, query: string): Promise<string[]> {
+    const { notes } = (await actionOf(agent, 'memory')('search', { query })) as { notes: { text: string }[] };
+    return notes.map(({ text }) => text);
+  }
+
+  test('keeps notes across a restart', async () => {
+    const firstAgent = await start();
+    await actionOf(firstAgent, 'memory')('add', { text: staging });
+    const agent = await restart(firstAgent);
+    expect(await actionOf(agent, 'memory')('list')).toMatchObject({ notes: [{ text: staging }] });
+  });
+
+  test.each(['möwe', 'debian staging', 'bian'])('finds a note by %j', async (query) => {
+    const agent = await start();
+    const memory = actionOf(agent, 'memory');
+    await memory('add', { text: staging });
+    await memory('add', { text: 'Deploy with make ship.' });
+    expect(await search(agent, query)).toEqual([staging]);
+  });
+
+  test.each(["'; drop table x; --", '"', '((', '%', '\\', ':*'])(
+    'takes the query %j as text',
+    async (query) => {
+      const agent = await start();
+      await actionOf(agent, 'memory')('add', { text: staging });
+      await actionOf(agent, 'memory')('add', { text: `The query was ${query} here.` });
+      expect(await search(agent, query)).not.toContain(staging);
+    },
+  );
+
+  test('replaces the note of a key', async () => {
+    const agent = await start();
+    const memory = actionOf(agent, 'memory');
+    await memory('add', { key: 'deploy', text: 'Deploy with make ship.' });
+    await memory('add', { key: 'deploy', text: 'Deploy with npm run ship.' });
+    expect(await search(agent, 'npm run')).toEqual(['Deploy with npm run ship.']);
+    expect(await search(agent, 'make ship')).toEqual([]);
+  });
+
+  test('removes a note by its id or key', async () => {
+    const memory = actionOf(await start(), 'memory');
+    const { noteId } = (await memory('add', { text: staging })) as { noteId: string };
+    await memory('add', { key: 'deploy', text: 'Deploy with make ship.' });
+    await memory('remove', { note: noteId });
+    await memory('remove', { note: 'deploy' });
+    expect(await memory('list')).toMatchObject({ notes: [] });
+  });
+
+  test('refuses to remove an absent note', async () => {
+    const memory = actionOf(await start(), 'memory');
+    await expect(memory('remove', { note: 'deploy' })).rejects.toMatchObject({
+      status: 422,
+      code: 'action_refused',
+    });
+  });
+
+  test('refuses a text that PostgreSQL cannot store', async () => {
+    const memory = actionOf(await start(), 'memory');
+    await expect(memory('add', { text: 'a\u0000b' })).rejects.toMatchObject({ status: 400 });
+  });
+
+  test('shows an agent its own notes only', async () => {
+    const [agent, otherAgent] = [await start(), await start()];
+    await actionOf(agent, 'memory')('add', { text: 'A secret.' });
+    expect(await search(agent, 'secret')).toEqual(['A secret.']);
+    expect(await search(otherAgent, 'secret')).toEqual([]);
+  });
+});
+
+describe('the plugin schedule', () => {
+  const prompts = () => gateway.requests.map(({ prompt }) => JSON.stringify(prompt));
+
+  beforeAll(() => gateway.answer(() => says('Done.')));
+
+  const countPrompts = (text: string) => prompts().filter((prompt) => prompt.includes(text)).length;
+
+  test('runs instructions once', async () => {
+    const schedule = actionOf(await start(), 'schedule');
+    await schedule('once', { instructions: 'Water the plants.', inSeconds: 1 });
+    expect(await schedule('list')).toMatchObject({ schedules: [{ instructions: 'Water the plants.' }] });
+    await expect.poll(() => countPrompts('Water the plants.')).toBe(1);
+    await expect.poll(() => schedule('list')).toMatchObject({ schedules: [] });
+  });
+
+  test('names the next time of a cron expression', async () => {
+    const schedule = actionOf(await start(), 'schedule');
+    const startedMs = Date.now();
+    const repeatedTask = (await schedule('repeat', {
+      instructions: 'Look at the clock.',
+      cron: '*/5 * * * *',
+      timeZone: 'Europe/Berlin',
+    })) as { dueAt: string };
+    expect(new Date(repeatedTask.dueAt).getMinutes() % 5).toBe(0);
+    expect(Date.parse(repeatedTask.dueAt)).toBeGreaterThan(startedMs);
+    expect(await schedule('list')).toMatchObject({ schedules: [{ dueAt: repeatedTask.dueAt }] });
+  });
+
+  test('cancels a schedule of an earlier start', async () => {
+    const firstAgent = await start();
+    const { scheduleId } = (await actionOf(firstAgent, 'schedule')('once', {
+      instructions: 'Never do this.',
+      inSeconds: 3_000,
+    })) as { scheduleId: string };
+    const schedule = actionOf(await restart(firstAgent), 'schedule');
+    expect(await schedule('cancel', { scheduleId })).toEqual({ cancelled: true });
+    expect(await schedule('list')).toMatchObject({ schedules: [] });
+    await expect(schedule('cancel', { scheduleId })).rejects.toMatchObject({ status: 422 });
+  });
+
+  test('runs a schedule of an earlier start', async () => {
+    const firstAgent = await start();
+    await actionOf(firstAgent, 'schedule')('once', { instructions: 'Feed the cat.', inSeconds: 3 });
+    await restart(firstAgent);
+    await expect.poll(() => countPrompts('Feed the cat.')).toBe(1);
+  });
+
+  test.each([
+    ['repeat', { instructions: 'x', cron: 'soon' }],
+    ['repeat', { instructions: 'x', cron: '* * * * * *' }],
+    ['repeat', { instructions: 'x', cron: '0 9 * * *', timeZone: 'Mars/Olympus' }],
+    ['once', { instructions: 'x', at: '2001-01-01T00:00:00Z' }],
+  ])('refuses %s with %j', async (action, payload) => {
+    const agent = await start();
+    await expect(actionOf(agent, 'schedule')(action, payload)).rejects.toMatchObject({
+      status: 422,
+      code: 'action_refused',
+    });
+  });
+});
