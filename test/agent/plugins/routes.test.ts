@@ -6,14 +6,14 @@ import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
 const effects: unknown[] = [];
-let isThere = true;
+let isAvailable = true;
 
 const probe: Plugin = definePlugin<Record<string, never>>({
   name: 'probe',
   title: 'Probe',
   description: 'Does what a test needs.',
   system: 'Be careful with the probe.',
-  availability: () => ({ available: isThere, reasons: isThere ? [] : ['The cable is out.'] }),
+  availability: () => ({ available: isAvailable, reasons: isAvailable ? [] : ['The cable is out.'] }),
   actions: {
     echo: { description: 'Echoes.', api: true, input: { type: 'object' }, run: async (input) => input },
     typed: {
@@ -49,18 +49,18 @@ const probe: Plugin = definePlugin<Record<string, never>>({
       input: { type: 'object' },
       run: () => new Promise(() => {}),
     },
-    rubbish: {
+    cycle: {
       description: 'Answers no JSON.',
       api: true,
       input: { type: 'object' },
       run: async () => {
-        const circle: Record<string, unknown> = {};
-        circle['self'] = circle;
-        return circle;
+        const cycle: Record<string, unknown> = {};
+        cycle['self'] = cycle;
+        return cycle;
       },
     },
-    lies: {
-      description: 'Answers something else than it says.',
+    mismatch: {
+      description: 'Answers something else than its output schema.',
       api: true,
       input: { type: 'object' },
       output: { type: 'object', required: ['n'] },
@@ -72,8 +72,8 @@ const probe: Plugin = definePlugin<Record<string, never>>({
       input: { type: 'object' },
       run: async (_, { refuse }) => refuse('Not on a Sunday.'),
     },
-    asks: {
-      description: 'Needs a person.',
+    approval: {
+      description: 'Needs an approval.',
       api: true,
       needsApproval: true,
       input: { type: 'object' },
@@ -172,14 +172,14 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     expect(await agent.client.ui.listPlugins()).toEqual({ success: true, plugins });
   });
 
-  test(variant === 'current' ? 'list the managed states' : 'have no catalog', async () => {
+  test.runIf(variant === 'classic')('have no catalog', async () => {
     const response = await agent.fetch('/api/plugins/catalog', {
       headers: { authorization: `Bearer ${agent.token}` },
     });
-    if (variant === 'classic') {
-      expect(response.status).toBe(404);
-      return;
-    }
+    expect(response.status).toBe(404);
+  });
+
+  test.runIf(variant === 'current')('list the managed states', async () => {
     const { plugins } = await routes.list();
     expect(plugins).toContainEqual({ name: 'probe', state: 'ready', reasons: [], since: expect.any(String) });
     expect(plugins).toContainEqual({
@@ -190,14 +190,14 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     });
   });
 
-  test('call an action and its effect', async () => {
+  test('call an action and then its effect', async () => {
     effects.length = 0;
     expect(await routes.call('probe', 'echo', { a: [1, null, 'é'] })).toMatchObject({
       success: true,
       result: { a: [1, null, 'é'] },
     });
     expect(await routes.call('probe', 'echo')).toMatchObject({ result: {} });
-    expect(await routes.call('probe', 'asks')).toMatchObject({ result: 'done' });
+    expect(await routes.call('probe', 'approval')).toMatchObject({ result: 'done' });
     await expect.poll(() => effects.length).toBe(3);
     expect(effects[0]).toMatchObject({ toolName: 'probe_echo', ok: true, output: { a: [1, null, 'é'] } });
   });
@@ -205,14 +205,14 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
   test.each([
     ['throws', {}, 502, 'action_failed'],
     ['rejects', {}, 502, 'action_failed'],
-    ['rubbish', {}, 502, 'action_failed'],
-    ['lies', {}, 502, 'action_failed'],
+    ['cycle', {}, 502, 'action_failed'],
+    ['mismatch', {}, 502, 'action_failed'],
     ['hangs', {}, 504, 'action_timeout'],
     ['refuses', {}, 422, 'action_refused'],
     ['typed', { n: 'x' }, 400, 'invalid_request'],
     ['hidden', {}, 403, 'action_not_api'],
     ['echo', { forbidden: true }, 403, 'plugin_refused'],
-  ])('limit the failure of an action that %s to its call', async (action, payload, status, code) => {
+  ])('limit the failure of %s with %j to its call', async (action, payload, status, code) => {
     const failure = await routes.call('probe', action, payload).catch((error: unknown) => error);
     expect(failure).toMatchObject({ status, code });
     expect(String((failure as Error).message)).not.toContain('secret');
@@ -238,7 +238,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
   });
 
   test('refuse calls of an unavailable plugin with the reason', async () => {
-    isThere = false;
+    isAvailable = false;
     try {
       expect(await routes.availability('probe')).toMatchObject({
         availability: { enabled: true, available: false, reasons: ['The cable is out.'] },
@@ -248,11 +248,14 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
         code: 'plugin_unavailable',
       });
     } finally {
-      isThere = true;
+      isAvailable = true;
     }
     expect(await routes.availability('probe')).toMatchObject({
       availability: { available: true, reasons: [] },
     });
+  });
+
+  test('report a plugin that did not start as unavailable', async () => {
     expect(await routes.availability('broken')).toMatchObject({
       availability: { enabled: true, available: false },
     });
