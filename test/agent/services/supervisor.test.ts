@@ -1,5 +1,4 @@
 // The supervisor of one service: commands that arrive while it starts or ends a run.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import {
   createSupervisor,
@@ -24,17 +23,20 @@ function supervise(definition: Pick<ServiceDefinition, 'start' | 'stop'>): Servi
 describe('a service supervisor', () => {
   test('shares one start with a command that arrives later', async () => {
     let startCount = 0;
+    const gate = Promise.withResolvers<void>();
     const supervisor = supervise({
       async start() {
         startCount += 1;
-        await sleep(50);
+        await gate.promise;
       },
       stop: async () => {},
     });
     const firstStart = supervisor.control('start');
-    await sleep(10);
-    expect(await supervisor.control('start')).toEqual({ changed: false });
-    await firstStart;
+    await expect.poll(() => startCount).toBe(1);
+    const secondStart = supervisor.control('start');
+    gate.resolve();
+    expect(await firstStart).toEqual({ changed: true });
+    expect(await secondStart).toEqual({ changed: false });
     expect(supervisor.snapshot()).toMatchObject({ state: 'running', lastError: null, restarts: 0 });
     expect(startCount).toBe(1);
     await supervisor.close();
@@ -42,14 +44,17 @@ describe('a service supervisor', () => {
 
   test('obeys a stop that arrives while a failed run ends', async () => {
     let fail: (reason: string) => void = () => {};
+    const gate = Promise.withResolvers<void>();
     const supervisor = supervise({
       start: async ({ failed }) => void (fail = failed),
-      stop: () => sleep(50),
+      stop: () => gate.promise,
     });
     await supervisor.control('start');
     fail('It broke.');
-    await expect.poll(() => supervisor.snapshot().state, { interval: 1 }).toBe('stopping');
-    await supervisor.control('stop');
+    await expect.poll(() => supervisor.snapshot().state).toBe('stopping');
+    const stop = supervisor.control('stop');
+    gate.resolve();
+    await stop;
     expect(supervisor.snapshot().state).toBe('stopped');
     await supervisor.close();
   });
