@@ -1,12 +1,13 @@
 // Approvals: who decides them, when they expire, and that no tool runs without one.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { AgentClient } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
 import { collect, openWorld, type World } from '../../support/session-world.ts';
 
 describe('sessions.decideApproval', () => {
   let world: World;
-  let calledWith: string[] = [];
+  let actInputs: string[] = [];
   const approvalPlugin = definePlugin<{ act: { what: string } }>({
     name: 'careful',
     title: 'Careful',
@@ -21,7 +22,7 @@ describe('sessions.decideApproval', () => {
           additionalProperties: false,
         },
         needsApproval: true,
-        run: async ({ what }) => void calledWith.push(what),
+        run: async ({ what }) => void actInputs.push(what),
       },
     },
   });
@@ -29,14 +30,14 @@ describe('sessions.decideApproval', () => {
     world = await openWorld();
   });
   afterEach(async () => {
-    calledWith = [];
+    actInputs = [];
     await world.reset();
   });
   afterAll(() => world.close());
 
   const start = async (settings: object = {}) => {
     world.gateway.answer((_, index) =>
-      index === 0 ? calls({ name: 'careful_act', input: { what: 'it' } }) : says('So be it.'),
+      index === 0 ? calls({ name: 'careful_act', input: { what: 'it' } }) : says('Done.'),
     );
     return world.start({ createOptions: { plugins: [approvalPlugin] }, settings });
   };
@@ -44,7 +45,7 @@ describe('sessions.decideApproval', () => {
   test.each([
     ['approve', ['it'], 'approved'],
     ['deny', [], 'denied'],
-  ] as const)('waits for a person who may %s', async (decision, expected, status) => {
+  ] as const)('waits for a person who may %s', async (decision, expectedInputs, status) => {
     const { client } = await start();
     await client.sessions.create({ id: 's', attended: true });
     await client.sessions.prompt({ sessionId: 's', text: 'Act.' });
@@ -58,28 +59,45 @@ describe('sessions.decideApproval', () => {
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'requires_action' });
     const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });
     expect(items).toMatchObject([{ status: 'pending', input: { what: 'it' } }]);
-    expect(calledWith).toEqual([]);
-    const approvalId = items[0]?.approvalId as string;
-    const approval = await client.sessions.decideApproval({
-      sessionId: 's',
-      approvalId,
-      decision,
-      reason: 'Because.',
-    });
-    expect(approval).toMatchObject({ status, decidedBy: expect.stringMatching(/^tok_/) });
+    expect(actInputs).toEqual([]);
+    const approvalId = items[0]?.approvalId ?? '';
     expect(await client.sessions.decideApproval({ sessionId: 's', approvalId, decision })).toMatchObject({
       status,
+      decidedBy: expect.stringMatching(/^tok_/),
     });
-    await expect(
-      client.sessions.decideApproval({
-        sessionId: 's',
-        approvalId,
-        decision: decision === 'deny' ? 'approve' : 'deny',
-      }),
-    ).rejects.toMatchObject({ status: 409, code: 'approval_settled' });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(calledWith).toEqual(expected);
-    if (decision === 'deny') expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toContain('Because.');
+    expect(actInputs).toEqual(expectedInputs);
+  });
+
+  /** The id of the approval that the session `s` waits for. */
+  async function requestApproval(client: AgentClient): Promise<string> {
+    await client.sessions.create({ id: 's', attended: true });
+    await client.sessions.prompt({ sessionId: 's', text: 'Act.' });
+    await collect(client.sessions.follow({ sessionId: 's' }), ({ type }) => type === 'approval.requested');
+    const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });
+    return items[0]?.approvalId ?? '';
+  }
+
+  test('shows the model the reason of a denial', async () => {
+    const { client } = await start();
+    const approvalId = await requestApproval(client);
+    const denial = { sessionId: 's', approvalId, decision: 'deny', reason: 'Because.' } as const;
+    await client.sessions.decideApproval(denial);
+    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toContain('Because.');
+  });
+
+  test.each([
+    ['approve', 'deny', 'approved'],
+    ['deny', 'approve', 'denied'],
+  ] as const)('repeats %s and refuses %s afterwards', async (decision, otherDecision, status) => {
+    const { client } = await start();
+    const approval = { sessionId: 's', approvalId: await requestApproval(client) };
+    await client.sessions.decideApproval({ ...approval, decision });
+    expect(await client.sessions.decideApproval({ ...approval, decision })).toMatchObject({ status });
+    await expect(
+      client.sessions.decideApproval({ ...approval, decision: otherDecision }),
+    ).rejects.toMatchObject({ status: 409, code: 'approval_settled' });
   });
 
   test('denies an approval without a decision in time', async () => {
@@ -91,7 +109,7 @@ describe('sessions.decideApproval', () => {
     expect((await client.sessions.listApprovals({ sessionId: 's' })).items).toMatchObject([
       { status: 'denied', decidedBy: 'expiry' },
     ]);
-    expect(calledWith).toEqual([]);
+    expect(actInputs).toEqual([]);
   });
 
   test.each([
@@ -99,26 +117,24 @@ describe('sessions.decideApproval', () => {
     ['approve', 'approved', ['it']],
   ] as const)(
     'lets the policy %s decide at once where no person attends',
-    async (unattendedApprovals, status, expected) => {
+    async (unattendedApprovals, status, expectedInputs) => {
       const { client } = await start({ unattendedApprovals });
       const { sessionId } = await client.sessions.execute({ instructions: 'Act.' });
       expect((await client.sessions.listApprovals({ sessionId })).items).toMatchObject([
         { status, decidedBy: 'policy', expiresAt: null },
       ]);
-      expect(calledWith).toEqual(expected);
+      expect(actInputs).toEqual(expectedInputs);
     },
   );
 
   test('denies the approval of a cancelled run', async () => {
     const { client } = await start();
-    await client.sessions.create({ id: 's', attended: true });
-    await client.sessions.prompt({ sessionId: 's', text: 'Act.' });
-    await collect(client.sessions.follow({ sessionId: 's' }), (event) => event.type === 'approval.requested');
+    await requestApproval(client);
     await client.sessions.cancel({ sessionId: 's' });
     expect((await client.sessions.listApprovals({ sessionId: 's' })).items).toMatchObject([
       { status: 'denied', decidedBy: 'run' },
     ]);
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ status: 'idle' });
-    expect(calledWith).toEqual([]);
+    expect(actInputs).toEqual([]);
   });
 });

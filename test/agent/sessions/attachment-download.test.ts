@@ -146,16 +146,19 @@ describe('an agent with a bucket', () => {
   let settings: Partial<AgentConfig>;
   beforeAll(async () => {
     server = await startS3Server();
-    const { bucket, endpoint, prefix, keyId, secret } = server.options;
-    settings = {
-      s3Bucket: bucket,
-      s3Endpoint: endpoint,
-      s3Prefix: prefix,
-      s3KeyId: keyId,
-      s3Secret: secret,
-    };
+    settings = settingsOf(server);
   });
-  afterAll(() => server?.close());
+  afterAll(() => server.close());
+
+  function settingsOf({ options }: S3Server): Partial<AgentConfig> {
+    return {
+      s3Bucket: options.bucket,
+      s3Endpoint: options.endpoint,
+      s3Prefix: options.prefix,
+      s3KeyId: options.keyId,
+      s3Secret: options.secret,
+    };
+  }
 
   test('returns the bytes from the bucket', async () => {
     const agent = await world.start({ settings });
@@ -184,10 +187,7 @@ describe('an agent with a bucket', () => {
 
   test('answers 503 for a file while the bucket is out of reach', async () => {
     const brokenServer = await startS3Server();
-    const { bucket, endpoint, prefix } = brokenServer.options;
-    const agent = await world.start({
-      settings: { ...settings, s3Bucket: bucket, s3Endpoint: endpoint, s3Prefix: prefix },
-    });
+    const agent = await world.start({ settings: settingsOf(brokenServer) });
     const [html] = await attach(agent);
     await brokenServer.close();
     const answer = await get(agent, 's', html);
@@ -225,6 +225,9 @@ describe('the headers of an attachment', () => {
     expect(mediaTypeOf({ contentType: 'audio/ogg; codecs=opus', encoding: 'base64' })).toBe(
       'audio/ogg; codecs=opus',
     );
+  });
+
+  test('have the id as the entity tag', () => {
     expect(cacheHeaders({ attachmentId: 'att_1' }).etag).toBe('"att_1"');
   });
 });

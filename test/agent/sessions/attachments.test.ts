@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { attachmentFiles, decodeAttachments } from '../../../src/agent/sessions/attachments/files.ts';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
+import type { TestAgent } from '../../support/agent.ts';
 import { says } from '../../support/scripted-gateway.ts';
 import { openWorld, type World } from '../../support/session-world.ts';
 
@@ -126,6 +127,7 @@ describe('renderFiles', () => {
 
   test('maps no two texts to the same one', () => {
     const texts = new Map<string, string>();
+    // The generator MINSTD, with a fixed seed.
     let state = 7;
     const random = () => (state = (state * 48271) % 2147483647);
     const pieces = [
@@ -200,7 +202,7 @@ describe('attachments of an input', () => {
   afterEach(() => world.reset());
   afterAll(() => world.close());
 
-  test('accepts the type document and no other', async () => {
+  test('have the type document and no other', async () => {
     const agent = await world.start();
     world.gateway.answer(() => says('Read.'));
     const send = (type: string) =>
@@ -226,19 +228,32 @@ describe('attachments of an input', () => {
     ]);
   });
 
-  test('puts attachments before the instruction, in files that only the owner reads', async () => {
-    const agent = await world.start();
+  const largeAttachments = Array.from({ length: 20 }, (_, index) => ({
+    type: 'document' as const,
+    fileName: names[index % names.length] as string,
+    contentType: 'text/plain',
+    content: `${contents[index]}${'x'.repeat(256 * 1024 - 20_000)}`,
+  }));
+
+  async function executeWith(agent: TestAgent, attachments: typeof largeAttachments): Promise<string> {
     world.gateway.answer(() => says('Read.'));
-    const attachments = Array.from({ length: 20 }, (_, index) => ({
-      type: 'document' as const,
-      fileName: names[index % names.length] as string,
-      contentType: 'text/plain',
-      content: `${contents[index]}${'x'.repeat(256 * 1024 - 20_000)}`,
-    }));
-    const result = await agent.client.sessions.execute({ instructions: 'Read them all.', attachments });
+    const { sessions } = agent.client;
+    return (await sessions.execute({ instructions: 'Read them all.', attachments })).sessionId;
+  }
+
+  test('are shown to the model before the instruction', async () => {
+    const agent = await world.start();
+    const sessionId = await executeWith(agent, largeAttachments);
     const content = world.gateway.requests[0]?.prompt.at(-1)?.content as { text: string }[];
     const { nodes, rest: textBehind } = filesIn(content.map(({ text }) => text).join(''));
     expect([nodes.length, textBehind.trim()]).toEqual([20, 'Read them all.']);
+    const { items } = await agent.client.sessions.listMessages({ sessionId });
+    expect(items[0]?.parts.filter(({ type }) => type === 'data-attachment')).toHaveLength(20);
+  });
+
+  test('are stored in files that only the owner reads', async () => {
+    const agent = await world.start();
+    await executeWith(agent, largeAttachments);
     const folders = await readdir(join(agent.dataDir, 'sessions'));
     expect(folders).toHaveLength(1);
     const folder = join(agent.dataDir, 'sessions', folders[0] as string);
@@ -249,13 +264,17 @@ describe('attachments of an input', () => {
         /^att_[0-9a-z]{26}(?:\.[a-z0-9]{1,8})?$/.test(file),
         ((await stat(join(folder, file))).mode & 0o777).toString(8),
       ]).toEqual([true, '600']);
-    const { items } = await agent.client.sessions.listMessages({ sessionId: result.sessionId });
-    expect(items[0]?.parts.filter(({ type }) => type === 'data-attachment')).toHaveLength(20);
-    await agent.client.sessions.remove({ sessionId: result.sessionId });
+  });
+
+  test('are deleted with their session', async () => {
+    const agent = await world.start();
+    const sessionId = await executeWith(agent, largeAttachments.slice(0, 1));
+    expect(await readdir(join(agent.dataDir, 'sessions'))).toHaveLength(1);
+    await agent.client.sessions.remove({ sessionId });
     expect(await readdir(join(agent.dataDir, 'sessions'))).toEqual([]);
   });
 
-  test('shows binary attachments as base64', async () => {
+  test('are shown as base64 when they are binary', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Read.'));
     await client.sessions.execute({
@@ -281,10 +300,10 @@ describe('attachments of an input', () => {
     ['too many', Array.from({ length: 21 }, () => ({ content: 'a' })), 413],
     ['too large', Array.from({ length: 9 }, () => ({ content: 'a'.repeat(1024 * 1024) })), 413],
     ['far too large', Array.from({ length: 20 }, () => ({ content: 'a'.repeat(10 * 1024 * 1024) })), 413],
-    ['no base64', [{ content: 'not base64', encoding: 'base64' }], 400],
-    ['a name of 300 bytes', [{ content: 'a', fileName: 'é'.repeat(150) }], 400],
-    ['an invalid type', [{ content: 'a', contentType: 'text' }], 400],
-  ])('refuses attachments that are %s and stores none', async (_, inputs, status) => {
+    ['not base64', [{ content: 'not base64', encoding: 'base64' }], 400],
+    ['named with 300 bytes', [{ content: 'a', fileName: 'é'.repeat(150) }], 400],
+    ['of an invalid type', [{ content: 'a', contentType: 'text' }], 400],
+  ])('are refused and not stored when they are %s', async (_problem, inputs, status) => {
     const agent = await world.start();
     const attachments = inputs.map((input) => ({
       type: 'document',

@@ -1,4 +1,5 @@
 // Compares `defuse` with a slow reference that converts the whole text to compatibility form (NFKC).
+// Random texts consist of pieces that look like `<file` in one form or another.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
@@ -6,8 +7,8 @@ import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/ren
 const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
 const invisibleCharacters = /[\p{Default_Ignorable_Code_Point}\p{Cf}\p{Mn}]/gu;
 
-/** The rule in its plainest form, which is slow. */
-function defuseWhole(text: string): string {
+/** The reference: it converts the whole text, which is slow. */
+function defuseByReference(text: string): string {
   let plainText = '';
   const unitEnds: number[] = [];
   let position = 0;
@@ -65,23 +66,23 @@ describe('defuse', () => {
     '\ud83d',
   ];
 
-  test('agrees with the rule on all mixtures', () => {
+  test('agrees with the reference on random mixtures', () => {
     const text = fc.array(fc.constantFrom(...pieces), { maxLength: 14 }).map((parts) => parts.join(''));
     expect(() =>
       fc.assert(
-        fc.property(text, (mixedText) => defuse(mixedText) === defuseWhole(mixedText)),
+        fc.property(text, (mixedText) => defuse(mixedText) === defuseByReference(mixedText)),
         { numRuns: 5_000, seed: 7 },
       ),
     ).not.toThrow();
   });
 
-  test('agrees with the rule after a plain element', () => {
+  test('agrees with the reference after a plain element', () => {
     const text = fc
       .array(fc.constantFrom(...pieces), { maxLength: 6 })
       .map((parts) => `\u00e9<${parts.join('')}file${parts.join('')}`);
     expect(() =>
       fc.assert(
-        fc.property(text, (mixedText) => defuse(mixedText) === defuseWhole(mixedText)),
+        fc.property(text, (mixedText) => defuse(mixedText) === defuseByReference(mixedText)),
         { numRuns: 5_000, seed: 7 },
       ),
     ).not.toThrow();
