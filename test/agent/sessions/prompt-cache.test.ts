@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { calls, finish, promptBytes, says, type ScriptedAnswer } from '../../support/scripted-gateway.ts';
 import { collect, openWorld, type World } from '../../support/session-world.ts';
@@ -13,6 +13,8 @@ beforeAll(async () => {
 });
 afterEach(() => world.reset());
 afterAll(() => world.close());
+
+const wait = { headers: { prefer: 'wait=20' } };
 
 // jsonb would order these members by length and rewrite the numbers.
 const output = {
@@ -103,34 +105,39 @@ describe('the prompts of a session', () => {
     expect(bodies.at(-1)).toContain('thoughtSignature');
   });
 
-  test('begin with the same bytes after a restart and in a fork', async () => {
+  const lastPrompt = () => promptBytes(world.gateway.bodies.at(-1) as string);
+
+  test('begin with the same bytes in the next run', async () => {
+    const { client } = await runTwentySteps('continued');
+    const promptBefore = lastPrompt();
+    expect(promptBefore.length).toBeGreaterThan(30);
+    await client.sessions.prompt({ sessionId: 's', text: 'On.' }, wait);
+    expectPrefix(promptBefore, lastPrompt());
+  });
+
+  test('begin with the same bytes after a restart', async () => {
     const dataDir = await mkdtemp(join(tmpdir(), 'townhall-prompt-'));
+    onTestFinished(() => rm(dataDir, { recursive: true }));
     const agent = await runTwentySteps('restarted', dataDir);
-    const lastPrompt = promptBytes(world.gateway.bodies.at(-1) as string);
-    await agent.client.sessions.prompt({ sessionId: 's', text: 'On.' }, { headers: { prefer: 'wait=20' } });
-    expectPrefix(lastPrompt, promptBytes(world.gateway.bodies.at(-1) as string));
-    expect(lastPrompt.length).toBeGreaterThan(30);
-    const beforeRestart = promptBytes(world.gateway.bodies.at(-1) as string);
+    const promptBefore = lastPrompt();
     await agent.close();
-    const { client } = await world.start({
-      name: 'restarted',
-      dataDir,
-      createOptions: { plugins: [lookup] },
-    });
-    await client.sessions.prompt({ sessionId: 's', text: 'More.' }, { headers: { prefer: 'wait=20' } });
-    expectPrefix(beforeRestart, promptBytes(world.gateway.bodies.at(-1) as string));
-    const fork = await client.sessions.fork({ sessionId: 's' });
-    const { id } = fork as { id: string };
-    await client.sessions.prompt({ sessionId: id, text: 'Else.' }, { headers: { prefer: 'wait=20' } });
-    expectPrefix(beforeRestart, promptBytes(world.gateway.bodies.at(-1) as string));
-    await rm(dataDir, { recursive: true });
+    const { client } = await world.start({ name: 'restarted', dataDir, needs: { plugins: [lookup] } });
+    await client.sessions.prompt({ sessionId: 's', text: 'On.' }, wait);
+    expectPrefix(promptBefore, lastPrompt());
+  });
+
+  test('begin with the same bytes in a fork', async () => {
+    const { client } = await runTwentySteps('forked');
+    const promptBefore = lastPrompt();
+    const { id } = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
+    await client.sessions.prompt({ sessionId: id, text: 'On.' }, wait);
+    expectPrefix(promptBefore, lastPrompt());
   });
 
   test('leave out the reasoning of another model', async () => {
     const { client } = await world.start({ createOptions: { plugins: [lookup] } });
     world.gateway.answer((_, index) => (index === 0 ? step(0) : says('Done.')));
     await client.sessions.create({ id: 's' });
-    const wait = { headers: { prefer: 'wait=20' } };
     await client.sessions.prompt({ sessionId: 's', text: 'Work.', model: 'acme/first' }, wait);
     expect(world.gateway.bodies.at(-1)).toContain('c2ln');
     await client.sessions.prompt({ sessionId: 's', text: 'On.', model: 'acme/second' }, wait);
@@ -140,12 +147,12 @@ describe('the prompts of a session', () => {
   });
 });
 
-describe('a model of Anthropic', () => {
+describe('a request to a model', () => {
   test.each([
-    ['by its provider', [{ id: 'acme/one', owned_by: 'anthropic' }], 'acme/one', true],
-    ['by its name', [], 'bedrock/claude-x', true],
-    ['of another provider', [{ id: 'acme/two', owned_by: 'acme' }], 'acme/two', false],
-  ])('is asked to cache, %s', async (_, models, model, isMarked) => {
+    ['has', 'Anthropic by its provider', [{ id: 'acme/one', owned_by: 'anthropic' }], 'acme/one', true],
+    ['has', 'Anthropic by its name', [], 'bedrock/claude-x', true],
+    ['lacks', 'another provider', [{ id: 'acme/two', owned_by: 'acme' }], 'acme/two', false],
+  ])('%s a cache mark for %s', async (_effect, _source, models, model, isMarked) => {
     world.gateway.catalog(models);
     world.gateway.answer(() => says('Hello.'));
     const { client } = await world.start();
@@ -175,10 +182,7 @@ test('tokens and credits are counted for the step, the run and the session', asy
   }));
   const { client } = await world.start();
   await client.sessions.create({ id: 's' });
-  const { runId } = await client.sessions.prompt(
-    { sessionId: 's', text: 'Go.' },
-    { headers: { prefer: 'wait=20' } },
-  );
+  const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
   const sum = {
     inputTokens: 200,
     outputTokens: 40,
