@@ -1,16 +1,18 @@
 // Two processes of one agent on one PostgreSQL: inputs to one reach the runs of the other,
 // and a process that has lost its leases writes nothing. The embedded engine has one process.
+import type { ChildProcess } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { createAgentClient } from '@townhall/agent';
 import { connect, type Database } from '../../../src/kernel/data/database.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
 import { kill } from '../../support/processes.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, seqs } from '../../support/session-world.ts';
-import { launchAgent } from '../launch.ts';
+import { launchAgent, type AgentProcess } from '../launch.ts';
 
 // Short enough for a test, and longer than the pauses of a busy machine.
 const pausedLeaseMs = 3_000;
@@ -23,13 +25,19 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
     let place: DatabasePlace;
     let databases: Database[];
     let agents: TestAgent[];
+    let pausables: { child: ChildProcess; folder: string }[];
     beforeEach(async () => {
       gateway = await scriptedGateway();
       place = await makeDatabase();
       databases = [];
       agents = [];
+      pausables = [];
     });
     afterEach(async () => {
+      for (const { child, folder } of pausables) {
+        await kill(child);
+        await rm(folder, { recursive: true, force: true });
+      }
       for (const agent of agents) await agent.close();
       for (const database of databases) await database.close();
       await gateway.close();
@@ -168,17 +176,21 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       const { runId } = await firstReplica.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
       await slowAnswer.request;
       const setLease = (minutes: number) =>
-        firstReplica.sql`update agent.sessions_runs set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
-      const countWaiting = () =>
-        firstReplica.sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
+        firstReplica.sql`
+          update agent.sessions_runs
+          set lease_until = agent.townhall_now() + ${minutes} * interval '1 minute' where run_id = ${runId}`;
+      const findWaiting = () =>
+        firstReplica.sql`
+          select 1 from pg_stat_activity where datname = current_database()
+          and wait_event_type = 'Lock' and query like '%sessions_sessions%'`;
       await firstReplica.database.tx(async (tx) => {
         await tx`select 1 from agent.sessions_sessions where active_run_id = ${runId} for update`;
         await setLease(-1);
-        await expect.poll(async () => (await countWaiting()).length, { interval: 20 }).toBeGreaterThan(0);
+        await expect.poll(async () => (await findWaiting()).length, { interval: 20 }).toBeGreaterThan(0);
         await setLease(10);
       });
       // The second check of the other replica is over by then.
-      await expect.poll(async () => (await countWaiting()).length).toBe(0);
+      await expect.poll(async () => (await findWaiting()).length).toBe(0);
       await secondReplica.client.sessions.get({ sessionId: 's' });
       slowAnswer.say('Still here.');
       slowAnswer.end();
@@ -187,73 +199,62 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
         .toBe('completed');
     });
 
-    test('refuse appends of a replica paused beyond its lease', async () => {
+    /** A replica in a process of its own, so that SIGSTOP can pause it. */
+    async function startPausable(name: string): Promise<AgentProcess> {
       const folder = await mkdtemp(join(tmpdir(), 'townhall-paused-'));
-      const slowAnswer = holdAnswer();
-      gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('After it.')));
-      // A process of its own, so that SIGSTOP can pause it.
-      const pausedAgent = await launchAgent({
+      const pausable = await launchAgent({
         place,
         gatewayUrl: gateway.url,
         dataDir: folder,
-        env: { AGENT_NAME: 'twins', AGENT_LEASE_MS: String(pausedLeaseMs) },
+        env: { AGENT_NAME: name, AGENT_LEASE_MS: String(pausedLeaseMs) },
       });
-      try {
-        const waitingReplica = await startReplica({ leaseMs: pausedLeaseMs });
-        await waitingReplica.client.sessions.create({ id: 's' });
-        const run = await fetch(`${pausedAgent.url}/api/sdk/sessions/s/prompt`, {
-          method: 'POST',
-          headers: { authorization: `Bearer ${waitingReplica.token}`, 'content-type': 'application/json' },
-          body: JSON.stringify({ text: 'Begin.' }),
-        }).then(async (response) => (await response.json()) as { runId: string });
-        await slowAnswer.request;
-        slowAnswer.say('The beginning ');
-        // Durable before the pause, so that the takeover keeps it.
-        await expect
-          .poll(async () => (await waitingReplica.sql`select 1 from agent.sessions_checkpoints`).length)
-          .toBeGreaterThan(0);
-        pausedAgent.child.kill('SIGSTOP');
-        await expect
-          .poll(
-            async () =>
-              (await waitingReplica.client.sessions.getRun({ sessionId: 's', runId: run.runId })).status,
-          )
-          .toBe('interrupted');
-        const { headSeq } = await waitingReplica.client.sessions.get({ sessionId: 's' });
-        pausedAgent.child.kill('SIGCONT');
-        slowAnswer.say('and what nobody may keep');
-        slowAnswer.end();
-        // The former owner drops its run. It is awake once it answers.
-        expect((await fetch(`${pausedAgent.url}/health`)).status).toBe(200);
-        await expect
-          .poll(async () => (await waitingReplica.sql`select 1 from agent.sessions_checkpoints`).length)
-          .toBe(0);
-        const nextRun = await waitingReplica.client.sessions.prompt(
-          { sessionId: 's', text: 'And now?' },
-          { headers: { prefer: 'wait=20' } },
-        );
-        const events = await collect(
-          waitingReplica.client.sessions.follow({ sessionId: 's', until: 'idle' }),
-        );
-        expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-        expect(
-          events.filter(
-            (event) => 'seq' in event && event.seq > headSeq && 'runId' in event && event.runId === run.runId,
-          ),
-        ).toEqual([]);
-        expect(
-          events.filter((event) => event.type === 'run.settled').map((event) => [event.runId, event.outcome]),
-        ).toEqual([
-          [run.runId, 'interrupted'],
-          [nextRun.runId, 'completed'],
-        ]);
-        const { items } = await waitingReplica.client.sessions.listMessages({ sessionId: 's' });
-        expect(JSON.stringify(items)).toContain('The beginning');
-        expect(JSON.stringify(items)).not.toContain('nobody may keep');
-      } finally {
-        await kill(pausedAgent.child);
-        await rm(folder, { recursive: true, force: true });
-      }
+      pausables.push({ child: pausable.child, folder });
+      return pausable;
+    }
+
+    test('refuse appends of a replica paused beyond its lease', async () => {
+      const slowAnswer = holdAnswer();
+      gateway.answer((_, index) => (index === 0 ? slowAnswer.answer : says('After it.')));
+      const paused = await startPausable('twins');
+      const { sql, client, token } = await startReplica({ leaseMs: pausedLeaseMs });
+      const statusOf = async (runId: string) =>
+        (await client.sessions.getRun({ sessionId: 's', runId })).status;
+      const countCheckpoints = async () => (await sql`select 1 from agent.sessions_checkpoints`).length;
+      await client.sessions.create({ id: 's' });
+      const pausedClient = createAgentClient({ baseUrl: paused.url, token });
+      const run = await pausedClient.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+      await slowAnswer.request;
+      slowAnswer.say('The beginning ');
+      // Durable before the pause, so that the takeover keeps it.
+      await expect.poll(countCheckpoints).toBeGreaterThan(0);
+      paused.child.kill('SIGSTOP');
+      await expect.poll(() => statusOf(run.runId)).toBe('interrupted');
+      const { headSeq } = await client.sessions.get({ sessionId: 's' });
+      paused.child.kill('SIGCONT');
+      slowAnswer.say('and a late end');
+      slowAnswer.end();
+      // The former owner drops its run. It is awake once it answers.
+      expect((await fetch(`${paused.url}/health`)).status).toBe(200);
+      await expect.poll(countCheckpoints).toBe(0);
+      const nextRun = await client.sessions.prompt(
+        { sessionId: 's', text: 'And now?' },
+        { headers: { prefer: 'wait=20' } },
+      );
+      const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+      expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
+      const lateEvents = events.filter(
+        (event) => 'seq' in event && event.seq > headSeq && 'runId' in event && event.runId === run.runId,
+      );
+      expect(lateEvents).toEqual([]);
+      expect(
+        events.flatMap((event) => (event.type === 'run.settled' ? [[event.runId, event.outcome]] : [])),
+      ).toEqual([
+        [run.runId, 'interrupted'],
+        [nextRun.runId, 'completed'],
+      ]);
+      const messages = JSON.stringify((await client.sessions.listMessages({ sessionId: 's' })).items);
+      expect(messages).toContain('The beginning');
+      expect(messages).not.toContain('a late end');
     });
   },
 );
