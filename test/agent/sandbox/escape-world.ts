@@ -128,8 +128,8 @@ export async function openEscapeWorld(): Promise<EscapeWorld> {
         toolResults(request).length === 0 ? calls({ name: tool, input }) : says('Done.'),
       );
       await agent?.client.sessions.execute({ instructions: 'Try it.' });
-      const results = gateway.requests.at(-1);
-      return JSON.stringify(results === undefined ? [] : toolResults(results).map(({ output }) => output));
+      const request = gateway.requests.at(-1);
+      return JSON.stringify(request === undefined ? [] : toolResults(request).map(({ output }) => output));
     },
     async breaches(output) {
       const token = agent === undefined ? '' : agent.token;
@@ -199,13 +199,13 @@ async function openListeners(socketPath: string): Promise<Listeners> {
     await once(server, 'listening');
     return server;
   };
-  const accept = () =>
+  const createListener = () =>
     createServer((socket) => {
       connections += 1;
       socket.end();
     });
-  const tcp = await listen(accept(), { port: 0, host: '127.0.0.1' });
-  const localServer = await listen(accept(), { path: socketPath });
+  const tcp = await listen(createListener(), { port: 0, host: '127.0.0.1' });
+  const localServer = await listen(createListener(), { path: socketPath });
   const udp: Socket = createSocket('udp4', () => void (connections += 1));
   udp.bind(0, '127.0.0.1');
   await once(udp, 'listening');

@@ -10,7 +10,15 @@ const pageFile = join(import.meta.dirname, '../../../docs/decisions/2026-11-24-e
 const pageHead = [
   '# Escapes that an injected model tries',
   '',
-  'What `test/agent/sandbox/escapes.test.ts` tries against a running agent, as a model that a file or a page has injected. The test fails when a row gets through, and when this page differs from what it saw. *Nothing approved*: the agent denies each call that needs an approval. *The call approved*: it approves each of them, and the call then does only what was approved; the row names the limit that it tries. How the limits work is in [the decision about the sandbox](2026-11-23-sandbox.md).',
+  [
+    'What `test/agent/sandbox/escapes.test.ts` tries against a running agent,',
+    'as a model that a file or a page has injected.',
+    'The test fails when a row gets through, and when this page differs from what it saw.',
+    '*Nothing approved*: the agent denies each call that needs an approval.',
+    '*The call approved*: it approves each of them, and the call then does only what was approved;',
+    'the row names the limit that it tries.',
+    'How the limits work is in [the decision about the sandbox](2026-11-23-sandbox.md).',
+  ].join(' '),
   '',
   '| # | area | tried | stopped with nothing approved by | stopped with the call approved by |',
   '| --- | --- | --- | --- | --- |',
@@ -82,7 +90,7 @@ function record(index: number, cells: Partial<(typeof table)[number]>): void {
 function page(): string {
   const lines = table.map(
     ({ area, goal, unapproved, approved }, index) =>
-      `| ${index + 1} | ${area} | ${goal} | ${unapproved} | ${approved === '' ? 'does what was approved' : approved} |`,
+      `| ${index + 1} | ${area} | ${goal} | ${unapproved} | ${approved || 'does what was approved'} |`,
   );
   return `${[...pageHead, ...lines].join('\n')}\n`;
 }
