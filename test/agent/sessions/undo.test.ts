@@ -17,8 +17,8 @@ afterAll(() => world.close());
 
 const wait = { headers: { prefer: 'wait=60' } };
 
-/** A tool that does to the workspace what the test says, as a command would. */
-function worker(act: (folder: string) => Promise<void>) {
+/** A plugin whose tool changes the workspace as a command would. */
+function createWorker(act: (folder: string) => Promise<void>) {
   return definePlugin({
     name: 'work',
     title: 'Work',
@@ -48,7 +48,7 @@ async function startWith(
     next += 1;
     return calls({ ...tool, id: `call_${next}` });
   });
-  const agent = await world.start({ createOptions: { plugins: [worker(act)] } });
+  const agent = await world.start({ needs: { plugins: [createWorker(act)] } });
   await put(agent, files);
   await agent.client.sessions.create({ id: 's' });
   return agent;
@@ -61,7 +61,7 @@ async function put({ workspace }: TestAgent, files: Readonly<Record<string, stri
   }
 }
 
-const text = ({ workspace }: TestAgent, path: string): Promise<string | null> =>
+const readText = ({ workspace }: TestAgent, path: string): Promise<string | null> =>
   readFile(join(workspace, path), 'utf8').catch(() => null);
 
 async function run({ client }: TestAgent): Promise<string> {
@@ -131,7 +131,7 @@ describe('sessions.getChanges', () => {
     expect(files.map(({ path }) => path)).toEqual(['keep.log', 'sub/deep/only.txt']);
   });
 
-  test('marks a run that is still open', async () => {
+  test('marks an open run, which can be neither undone nor redone', async () => {
     const modelAnswer = holdAnswer();
     world.gateway.answer(() => modelAnswer.answer);
     const { client } = await world.start();
@@ -139,23 +139,23 @@ describe('sessions.getChanges', () => {
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go.' });
     await modelAnswer.request;
     expect(await client.sessions.getChanges({ sessionId: 's', runId })).toMatchObject({ status: 'open' });
-    await expect(client.sessions.undoRun({ sessionId: 's', runId })).rejects.toMatchObject({
-      status: 409,
-      code: 'session_busy',
-    });
-    await expect(client.sessions.redoRun({ sessionId: 's', runId })).rejects.toMatchObject({
-      code: 'session_busy',
-    });
+    for (const call of [client.sessions.undoRun, client.sessions.redoRun])
+      await expect(call({ sessionId: 's', runId })).rejects.toMatchObject({
+        status: 409,
+        code: 'session_busy',
+      });
     modelAnswer.end();
   });
 
-  test('refuses a run of another session', async () => {
+  test('refuses an unknown run or session, as do undo and redo', async () => {
     const { client } = await world.start();
     await client.sessions.create({ id: 's' });
-    const run = { sessionId: 's', runId: 'run_of_another' };
+    const unknownRun = { sessionId: 's', runId: 'run_of_another' };
     for (const call of [client.sessions.getChanges, client.sessions.undoRun, client.sessions.redoRun]) {
-      await expect(call(run)).rejects.toMatchObject({ status: 404, code: 'run_not_found' });
-      await expect(call({ ...run, sessionId: 'none' })).rejects.toMatchObject({ code: 'session_not_found' });
+      await expect(call(unknownRun)).rejects.toMatchObject({ status: 404, code: 'run_not_found' });
+      await expect(call({ ...unknownRun, sessionId: 'none' })).rejects.toMatchObject({
+        code: 'session_not_found',
+      });
     }
   });
 });
@@ -177,7 +177,10 @@ describe('sessions.undoRun', () => {
     const runId = await run(agent);
     const undoAnswer = await agent.client.sessions.undoRun({ sessionId: 's', runId });
     expect(undoAnswer).toMatchObject({ runId, status: 'undone', files: [{ path: 'a.sh' }, {}, {}] });
-    expect([await text(agent, 'a.sh'), await text(agent, 'old/gone.txt')]).toEqual(['one\n', 'bye\n']);
+    expect([await readText(agent, 'a.sh'), await readText(agent, 'old/gone.txt')]).toEqual([
+      'one\n',
+      'bye\n',
+    ]);
     expect((await stat(join(agent.workspace, 'a.sh'))).mode & 0o777).toBe(0o775);
     expect(await stat(join(agent.workspace, 'new')).catch(() => null)).toBeNull();
     expect((await eventsOf(agent)).find((event) => event.type === 'workspace.undone')).toMatchObject({
@@ -190,7 +193,7 @@ describe('sessions.undoRun', () => {
     });
   });
 
-  test('tells the model with the next input, even over a restart', async () => {
+  test('notes the undo in the next input, also after a restart', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const runId = await run(agent);
     await agent.client.sessions.undoRun({ sessionId: 's', runId });
@@ -245,10 +248,16 @@ describe('sessions.undoRun', () => {
       code: 'files_changed',
       details: [{ path: 'b.txt' }],
     });
-    expect([await text(agent, 'a.txt'), await text(agent, 'b.txt')]).toEqual(['two', 'three']);
+    expect([await readText(agent, 'a.txt'), await readText(agent, 'b.txt')]).toEqual(['two', 'three']);
+  });
+
+  test('restores the files once a foreign change is reverted', async () => {
+    const agent = await startWith({ 'b.txt': 'one' }, [write('b.txt', 'two')]);
+    const runId = await run(agent);
+    await put(agent, { 'b.txt': 'three' });
     await put(agent, { 'b.txt': 'two' });
     await agent.client.sessions.undoRun({ sessionId: 's', runId });
-    expect(await text(agent, 'b.txt')).toBe('one');
+    expect(await readText(agent, 'b.txt')).toBe('one');
   });
 
   test('treats a change of a later run as a foreign change', async () => {
@@ -258,7 +267,7 @@ describe('sessions.undoRun', () => {
     await expect(undo(firstRun)).rejects.toMatchObject({ code: 'files_changed' });
     await undo(secondRun);
     await undo(firstRun);
-    expect(await text(agent, 'a.txt')).toBe('one');
+    expect(await readText(agent, 'a.txt')).toBe('one');
   });
 
   test('follows no link that replaces a folder', async () => {
@@ -290,7 +299,7 @@ describe('sessions.undoRun', () => {
     const runId = await run(agent);
     const { files } = await agent.client.sessions.undoRun({ sessionId: 's', runId });
     expect(files.map(({ path }) => path)).toEqual(['.gitignore']);
-    expect(await text(agent, 'data')).toBe('mine');
+    expect(await readText(agent, 'data')).toBe('mine');
   });
 });
 
@@ -303,10 +312,10 @@ describe('sessions.redoRun', () => {
       status: 'applied',
       files: [{ path: 'a.txt' }],
     });
-    expect(await text(agent, 'a.txt')).toBe('two');
+    expect(await readText(agent, 'a.txt')).toBe('two');
   });
 
-  test('tells the model with the next input', async () => {
+  test('notes the redo in the next input', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const target = { sessionId: 's', runId: await run(agent) };
     await agent.client.sessions.undoRun(target);
