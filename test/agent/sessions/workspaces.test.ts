@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { chmod, mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { AgentClient } from '@townhall/agent';
 import type { TestAgent } from '../../support/agent.ts';
 import { hasBubblewrap } from '../../support/bubblewrap.ts';
 import { calls, says, type StreamRequest } from '../../support/scripted-gateway.ts';
@@ -14,6 +15,11 @@ beforeAll(async () => {
 });
 afterEach(() => world.reset());
 afterAll(() => world.close());
+
+interface SessionRun {
+  sessionId: string;
+  runId: string;
+}
 
 const wait = { headers: { prefer: 'wait=60' } };
 const unavailableError = { status: 409, code: 'workspace_unavailable', param: 'workspace' };
@@ -35,7 +41,7 @@ async function startInRepository(settings = {}): Promise<TestAgent> {
   return agent;
 }
 
-/** Runs a tool in a session and returns its output, or what the model is told instead. */
+/** Runs a tool in a session and returns its output, or the state of the call without one. */
 async function callTool(
   { client }: TestAgent,
   sessionId: string,
@@ -73,7 +79,7 @@ async function allowShell({ client }: TestAgent): Promise<void> {
     await client.permissions.create({ tool, effect: 'allow' });
 }
 
-const text = (folder: string, path: string) => readFile(join(folder, path), 'utf8').catch(() => null);
+const readText = (folder: string, path: string) => readFile(join(folder, path), 'utf8').catch(() => null);
 const exists = (path: string) =>
   stat(path).then(
     () => true,
@@ -86,8 +92,8 @@ describe('a session with a folder of its own', () => {
     const { id, workspace } = await agent.client.sessions.create({ workspace: 'folder' });
     expect(workspace).toBe('folder');
     await callTool(agent, id, write('a.txt', 'own'));
-    expect(await text(await folderOf(agent, id), 'a.txt')).toBe('own');
-    expect(await text(agent.workspace, 'a.txt')).toBeNull();
+    expect(await readText(await folderOf(agent, id), 'a.txt')).toBe('own');
+    expect(await readText(agent.workspace, 'a.txt')).toBeNull();
   });
 
   test('needs an approval for a protected file', async () => {
@@ -103,12 +109,12 @@ describe('a session with a folder of its own', () => {
     const folder = await folderOf(agent, sessionId);
     const runId = await lastRunOf(agent, sessionId);
     await agent.client.sessions.undoRun({ sessionId, runId });
-    expect(await text(folder, 'a.txt')).toBeNull();
+    expect(await readText(folder, 'a.txt')).toBeNull();
     await agent.client.sessions.redoRun({ sessionId, runId });
-    expect(await text(folder, 'a.txt')).toBe('own');
+    expect(await readText(folder, 'a.txt')).toBe('own');
   });
 
-  test('is deleted together with its folder', async () => {
+  test('deletes its folder with itself', async () => {
     const agent = await world.start();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
     const folder = await folderOf(agent, sessionId);
@@ -138,7 +144,7 @@ describe('a session with a worktree', () => {
     await writeFile(join(agent.workspace, 'a.txt'), 'not committed\n');
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
     const { workspace } = await agent.client.sessions.getSystem({ sessionId });
-    expect(await text(workspace.folder, 'a.txt')).toBe('one\n');
+    expect(await readText(workspace.folder, 'a.txt')).toBe('one\n');
     expect(git(workspace.folder, 'branch', '--show-current')).toBe(workspace.branch);
   });
 
@@ -156,7 +162,7 @@ describe('a session with a worktree', () => {
     expect(git(await folderOf(agent, id), 'log', '--format=%s', '-1')).toBe('Second');
   });
 
-  test('is forgotten by git when the session is deleted', async () => {
+  test('is removed from git with the session', async () => {
     const agent = await startInRepository();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
     await agent.client.sessions.remove({ sessionId });
@@ -184,7 +190,7 @@ describe('a session with a worktree', () => {
   test.runIf(hasBubblewrap)('confines the programs that the config of the repository names', async () => {
     const agent = await startInRepository();
     const { workspace, dataDir } = agent;
-    const marks = ['smudge', 'clean'].map((name) => join(dataDir, name));
+    const escapedFiles = ['smudge', 'clean'].map((name) => join(dataDir, name));
     for (const name of ['smudge', 'clean'])
       git(workspace, 'config', `filter.x.${name}`, `touch ${dataDir}/${name}; touch smudged; cat`);
     await writeFile(join(workspace, '.git/info/attributes'), '*.txt filter=x\n');
@@ -194,7 +200,7 @@ describe('a session with a worktree', () => {
     await forkOf(agent, sessionId);
     // The filter has run.
     expect(await exists(join(folder, 'smudged'))).toBe(true);
-    expect(await Promise.all(marks.map(exists))).toEqual([false, false]);
+    expect(await Promise.all(escapedFiles.map(exists))).toEqual([false, false]);
   });
 
   test('leaves nothing behind outside of a repository', async () => {
@@ -230,12 +236,6 @@ describe('sessions.create with a workspace', () => {
     expect(await readdir(join(dataDir, 'workspaces'))).toHaveLength(1);
   });
 
-  test('is no fork beyond the limit', async () => {
-    const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
-    const { id: sessionId } = await client.sessions.create({ workspace: 'folder' });
-    await expect(client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailableSession);
-  });
-
   test('returns a session that exists also at the limit', async () => {
     const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
     const request = { id: 's', workspace: 'folder', ifExists: 'return' } as const;
@@ -256,14 +256,20 @@ describe('sessions.create with a workspace', () => {
 });
 
 describe('the fork of a session with a workspace of its own', () => {
+  test('is refused beyond the limit', async () => {
+    const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
+    const { id: sessionId } = await client.sessions.create({ workspace: 'folder' });
+    await expect(client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailableSession);
+  });
+
   test('has a copy of the folder', async () => {
     const agent = await world.start();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
     await callTool(agent, sessionId, write('sub/a.txt', 'before'));
     const forkId = await forkOf(agent, sessionId);
     await callTool(agent, forkId, write('sub/a.txt', 'after'));
-    expect(await text(await folderOf(agent, sessionId), 'sub/a.txt')).toBe('before');
-    expect(await text(await folderOf(agent, forkId), 'sub/a.txt')).toBe('after');
+    expect(await readText(await folderOf(agent, sessionId), 'sub/a.txt')).toBe('before');
+    expect(await readText(await folderOf(agent, forkId), 'sub/a.txt')).toBe('after');
   });
 
   test.runIf(hasBubblewrap)('leaves nothing behind when a file cannot be copied', async () => {
@@ -288,16 +294,26 @@ describe('the fork of a session with a workspace of its own', () => {
 });
 
 describe('a workspace whose folder is gone', () => {
-  test('refuses undo, redo and forks', async () => {
+  /** A session with one run, whose folder was deleted afterwards. */
+  async function createBrokenSession(): Promise<{ client: AgentClient; run: SessionRun }> {
     const agent = await world.start();
-    const { client } = agent;
-    const { id: sessionId } = await client.sessions.create({ workspace: 'folder' });
+    const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
     await callTool(agent, sessionId, write('a.txt', 'own'));
     const run = { sessionId, runId: await lastRunOf(agent, sessionId) };
     await rm(await folderOf(agent, sessionId), { recursive: true });
+    return { client: agent.client, run };
+  }
+
+  test('refuses undo, redo and forks', async () => {
+    const { client, run } = await createBrokenSession();
     await expect(client.sessions.undoRun(run)).rejects.toMatchObject(unavailableSession);
     await expect(client.sessions.redoRun(run)).rejects.toMatchObject(unavailableSession);
-    await expect(client.sessions.fork({ sessionId })).rejects.toMatchObject(unavailableSession);
+    const fork = client.sessions.fork({ sessionId: run.sessionId });
+    await expect(fork).rejects.toMatchObject(unavailableSession);
+  });
+
+  test('shows the changes of its runs', async () => {
+    const { client, run } = await createBrokenSession();
     expect(await client.sessions.getChanges(run)).toMatchObject({ files: [{ path: 'a.txt' }] });
   });
 
@@ -340,7 +356,7 @@ test('a decision in another process is stored as a rule', async () => {
   ]);
 });
 
-test('a start forgets worktrees whose folder and session are gone, and no others', async () => {
+test('a start removes only worktrees without a folder and a session', async () => {
   const agent = await startInRepository();
   const { dataDir, name, workspace } = agent;
   await agent.client.sessions.create({ workspace: 'worktree' });
