@@ -16,22 +16,22 @@ describe('sessions.list', () => {
   test('finds sessions by words of their messages and titles', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('The lighthouse keeper opens src/tower.ts at nine.'));
-    await client.sessions.create({ id: 'asked', title: 'First' });
-    await client.sessions.prompt({ sessionId: 'asked', text: 'Tell me of the Harbour festival.' }, wait);
+    await client.sessions.create({ id: 'prompted', title: 'First' });
+    await client.sessions.prompt({ sessionId: 'prompted', text: 'Tell me of the Harbour festival.' }, wait);
     await client.sessions.create({ id: 'titled', title: 'The harbour at night' });
     await client.sessions.create({ id: 'other', title: 'Nothing' });
     const ids = async (search: string) => (await client.sessions.list({ search })).items.map(({ id }) => id);
-    expect(await ids('harbour')).toEqual(['titled', 'asked']);
-    expect(await ids('HARBOUR fest')).toEqual(['asked']);
-    expect(await ids('lighthouse')).toEqual(['asked']);
-    expect(await ids('src/tower.ts')).toEqual(['asked']);
+    expect(await ids('harbour')).toEqual(['titled', 'prompted']);
+    expect(await ids('HARBOUR fest')).toEqual(['prompted']);
+    expect(await ids('lighthouse')).toEqual(['prompted']);
+    expect(await ids('src/tower.ts')).toEqual(['prompted']);
     // Words of two messages, and of no message.
     expect(await ids('harbour lighthouse')).toEqual([]);
     expect(await ids('windmill')).toEqual([]);
     expect(await ids('!?')).toEqual([]);
   });
 
-  test('pages through found sessions', async () => {
+  test('pages through the result of a search', async () => {
     const { client } = await world.start();
     for (const id of ['a', 'b', 'c']) await client.sessions.create({ id, title: `Report ${id}` });
     await client.sessions.create({ id: 'd', title: 'Else' });
@@ -82,9 +82,9 @@ describe('sessions.list', () => {
   });
 
   test('finds no session of another agent', async () => {
-    const [owner, stranger] = [await world.start(), await world.start()];
-    await owner.client.sessions.create({ title: 'Harbour' });
-    expect((await stranger.client.sessions.list({ search: 'harbour' })).items).toEqual([]);
+    const [agent, otherAgent] = [await world.start(), await world.start()];
+    await agent.client.sessions.create({ title: 'Harbour' });
+    expect((await otherAgent.client.sessions.list({ search: 'harbour' })).items).toEqual([]);
   });
 
   // A tsvector may have 1 MiB and a word of it 2 KiB.

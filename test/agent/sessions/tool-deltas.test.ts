@@ -1,6 +1,6 @@
 // Pieces of tool calls: their input while the model writes it, and their output while they run.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { SessionEvent } from '@townhall/agent';
+import type { AgentClient, SessionEvent } from '@townhall/agent';
 import { outputDecoder } from '../../../src/agent/processes/index.ts';
 import { createToolDeltas } from '../../../src/agent/sessions/model-loop/tool-deltas.ts';
 import type { ToolDelta } from '../../../src/agent/sessions/event-log/live-feed.ts';
@@ -31,7 +31,8 @@ function joinDeltas(deltas: readonly Pick<ToolDelta, 'offset' | 'delta'>[]): str
 }
 
 describe('sessions.follow', () => {
-  test('shows the input of a call while it is written and its output while it runs', async () => {
+  /** The live events of a run with one call of the shell, whose input arrives in two deltas. */
+  async function followCall(): Promise<{ client: AgentClient; input: string; liveEvents: SessionEvent[] }> {
     const agent = await world.start({ settings: { unattendedApprovals: 'approve' } });
     const { client } = agent;
     const input = JSON.stringify({ command: 'echo one; echo two' });
@@ -57,7 +58,11 @@ describe('sessions.follow', () => {
     });
     await ready.promise;
     await client.sessions.prompt({ sessionId: 's', text: 'Go.' });
-    const liveEvents = await events;
+    return { client, input, liveEvents: await events };
+  }
+
+  test('shows the input of a call before it starts', async () => {
+    const { input, liveEvents } = await followCall();
     const start = liveEvents.find((event) => event.type === 'tool.started');
     const inputs = deltasOf(liveEvents, 'tool.input.delta');
     expect(joinDeltas(inputs)).toBe(input);
@@ -70,17 +75,24 @@ describe('sessions.follow', () => {
     expect(liveEvents.indexOf(inputs.at(-1) as SessionEvent)).toBeLessThan(
       liveEvents.indexOf(start as SessionEvent),
     );
+  });
+
+  test('shows the output of a call before it ends', async () => {
+    const { liveEvents } = await followCall();
     const outputs = deltasOf(liveEvents, 'tool.output.delta');
     expect(joinDeltas(outputs)).toBe('one\ntwo\n');
     const outputIndex = liveEvents.findIndex(({ type }) => type === 'tool.output');
     expect(liveEvents.indexOf(outputs.at(-1) as SessionEvent)).toBeLessThan(outputIndex);
-    // They are not part of the log.
+  });
+
+  test('leaves the deltas out of the log', async () => {
+    const { client } = await followCall();
     const storedEvents = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(storedEvents.filter(({ type }) => type.endsWith('.delta'))).toEqual([]);
   });
 });
 
-describe('the pieces of tool calls', () => {
+describe('createToolDeltas', () => {
   function open() {
     const pieces: Omit<ToolDelta, 'runId' | 'messageId'>[] = [];
     return {
@@ -90,7 +102,7 @@ describe('the pieces of tool calls', () => {
   }
   const call = { toolCallId: 'c', toolName: 't' };
 
-  test('are joined at the end of the call', () => {
+  test('joins pieces at the end of the call', () => {
     const { pieces, deltas } = open();
     for (const text of ['a', 'b', 'c']) deltas.add('output', call, text);
     expect(pieces).toEqual([]);
@@ -99,7 +111,7 @@ describe('the pieces of tool calls', () => {
     deltas.close();
   });
 
-  test('come while the call goes on', async () => {
+  test('publishes a piece while the call goes on', async () => {
     const { pieces, deltas } = open();
     deltas.add('input', call, 'a');
     await expect.poll(() => pieces.length, { interval: 5 }).toBe(1);
@@ -109,7 +121,7 @@ describe('the pieces of tool calls', () => {
     deltas.close();
   });
 
-  test('end after 65,536 characters', () => {
+  test('publishes 65,536 characters of a call at most', () => {
     const { pieces, deltas } = open();
     for (let index = 0; index < 100; index += 1) deltas.add('output', call, 'x'.repeat(1_000));
     deltas.end('output', 'c');
@@ -117,7 +129,7 @@ describe('the pieces of tool calls', () => {
     deltas.close();
   });
 
-  test('begin again after a stream that broke within an input', () => {
+  test('begins an input again after its stream broke', () => {
     const { pieces, deltas } = open();
     deltas.add('input', call, 'lost');
     deltas.dropInputs();
