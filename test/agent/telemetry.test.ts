@@ -79,8 +79,10 @@ test('a queued run links to the request that submitted it', async () => {
   );
   await client.sessions.create({ id: 'linked' });
   const requests = [];
-  for (const text of ['First.', 'Second.']) {
-    const traceId = text === 'First.' ? 'a'.repeat(32) : 'b'.repeat(32);
+  for (const [text, traceId] of [
+    ['First.', 'a'.repeat(32)],
+    ['Second.', 'b'.repeat(32)],
+  ] as const) {
     const { runId } = await client.sessions.prompt(
       { sessionId: 'linked', text },
       { headers: { traceparent: `00-${traceId}-${'c'.repeat(16)}-01` } },

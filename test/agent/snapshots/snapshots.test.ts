@@ -1,4 +1,5 @@
-// Snapshots of the workspace without an agent around them: what a crash leaves, and what is deleted.
+// Snapshots of the workspace without an agent around them: changes after a crash, undo, and the
+// deletion of contents.
 import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -51,7 +52,8 @@ async function open(limits = {}, clock = systemClock, isShared = false): Promise
   });
 }
 
-async function contents(): Promise<string[]> {
+/** The files of stored contents; their names are hashes, below folders with short names. */
+async function listContents(): Promise<string[]> {
   const names = await readdir(join(folder, 'snapshots'), { recursive: true });
   return names.filter((name) => name.length > 10).sort();
 }
@@ -90,7 +92,7 @@ describe('a snapshot', () => {
     }
   });
 
-  test('is explained once a session when it is absent', async () => {
+  test('explains once a session why it is absent', async () => {
     await put('a.txt', 'one');
     await put('b.txt', 'one');
     const snapshots = await open({ maxFiles: 1 });
@@ -110,15 +112,15 @@ describe('a snapshot', () => {
       content: () => new Promise<never>(() => {}),
     };
     const snapshots = await open();
-    const [slow, cancelled] = [new AbortController(), new AbortController()];
+    const [slowAbort, abort] = [new AbortController(), new AbortController()];
     const slowRun = snapshots.begin({ ...runOf('run1'), workspace: slowWorkspace });
-    const isTaken = slowRun.beforeChange(slow.signal);
+    const slowSnapshot = slowRun.beforeChange(slowAbort.signal);
     const run = snapshots.begin(runOf('run2'));
-    const isCancelled = run.beforeChange(cancelled.signal);
-    cancelled.abort();
-    expect(await isCancelled).toBeNull();
-    slow.abort();
-    await isTaken;
+    const snapshot = run.beforeChange(abort.signal);
+    abort.abort();
+    expect(await snapshot).toBeNull();
+    slowAbort.abort();
+    await slowSnapshot;
     await run.end();
     expect(await snapshots.changes(runOf('run2'))).toEqual({ status: 'none', files: [] });
   });
@@ -212,7 +214,7 @@ describe('the contents of snapshots', () => {
     await snapshots.removeSession(sessionKey, null);
     // Another process relies on no contents of a snapshot before.
     await (await open()).sweep();
-    expect(await contents()).toEqual([]);
+    expect(await listContents()).toEqual([]);
   });
 
   test('are deleted with the own workspace of a session', async () => {
@@ -223,10 +225,10 @@ describe('the contents of snapshots', () => {
     await run.beforeChange(signal);
     await run.end();
     await snapshots.sweep();
-    expect(await contents()).toHaveLength(1);
+    expect(await listContents()).toHaveLength(1);
     await snapshots.removeSession(sessionKey, workspace.root);
     await snapshots.sweep();
-    expect(await contents()).toEqual([]);
+    expect(await listContents()).toEqual([]);
   });
 
   test('are written again after another process has deleted them', async () => {
@@ -243,7 +245,7 @@ describe('the contents of snapshots', () => {
     await firstRun.end();
     aheadMs = 15 * 60_000;
     await (await open({}, clock, true)).sweep();
-    expect(await contents()).toEqual([]);
+    expect(await listContents()).toEqual([]);
     const run = snapshots.begin(runOf('run2'));
     await run.beforeChange(signal);
     await rm(join(folder, 'workspace/a.txt'));
@@ -256,17 +258,17 @@ describe('the contents of snapshots', () => {
     const run = (await open()).begin(runOf('run'));
     await run.beforeChange(signal);
     await run.end();
-    const contentsBefore = await contents();
+    const contentsBefore = await listContents();
     expect(contentsBefore).not.toEqual([]);
     await (await open({}, systemClock, true)).sweep();
-    expect(await contents()).toEqual(contentsBefore);
+    expect(await listContents()).toEqual(contentsBefore);
   });
 
   test('stay while a run is open', async () => {
     await put('a.txt', 'one');
     await (await open()).begin(runOf('run')).beforeChange(signal);
-    const contentsBefore = await contents();
+    const contentsBefore = await listContents();
     await (await open()).sweep();
-    expect(await contents()).toEqual(contentsBefore);
+    expect(await listContents()).toEqual(contentsBefore);
   });
 });
