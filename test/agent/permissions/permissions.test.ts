@@ -73,20 +73,34 @@ describe('rules of the configuration', () => {
     expect(await run(agent, 's', 'echo yes $(echo no)')).toContain('needs an approval');
   });
 
-  test('allow a command in its own folder and without standard input only', async () => {
-    const agent = await startConfigured([{ tool: 'shell', pattern: 'sh', effect: 'allow' }]);
-    await mkdir(join(agent.workspace, 'web'));
-    await agent.client.sessions.create({ id: 's' });
-    const runIn = (members: object) => callTool(agent, 's', 'shell_run', { command: 'sh', ...members });
-    expect(await runIn({ folder: './' })).toContain('exitCode');
-    expect(await runIn({ input: '' })).toContain('exitCode');
-    expect(await runIn({ folder: 'web' })).toContain('needs an approval');
-    expect(await runIn({ input: 'echo evil' })).toContain('needs an approval');
-    await agent.client.permissions.create({ tool: 'shell.folder', pattern: 'web', effect: 'allow' });
-    expect(await runIn({ folder: 'web' })).toContain('exitCode');
-    expect(await runIn({ folder: 'web', input: 'echo evil' })).toContain('needs an approval');
-    await agent.client.permissions.create({ tool: 'shell.input', pattern: 's*', effect: 'allow' });
-    expect(await runIn({ folder: 'web', input: 'echo yes' })).toContain('yes');
+  describe('for a command with a folder or standard input', () => {
+    /** Runs `sh`, which a rule allows, with further members of the input. */
+    async function startShell() {
+      const agent = await startConfigured([{ tool: 'shell', pattern: 'sh', effect: 'allow' }]);
+      await mkdir(join(agent.workspace, 'web'));
+      await agent.client.sessions.create({ id: 's' });
+      const runWith = (members: object) => callTool(agent, 's', 'shell_run', { command: 'sh', ...members });
+      return { permissions: agent.client.permissions, runWith };
+    }
+
+    test.each([{ folder: './' }, { input: '' }])('allow it with %j', async (members) => {
+      const { runWith } = await startShell();
+      expect(await runWith(members)).toContain('exitCode');
+    });
+
+    test.each([{ folder: 'web' }, { input: 'echo evil' }])('request approval with %j', async (members) => {
+      const { runWith } = await startShell();
+      expect(await runWith(members)).toContain('needs an approval');
+    });
+
+    test('need a further rule for each', async () => {
+      const { permissions, runWith } = await startShell();
+      await permissions.create({ tool: 'shell.folder', pattern: 'web', effect: 'allow' });
+      expect(await runWith({ folder: 'web' })).toContain('exitCode');
+      expect(await runWith({ folder: 'web', input: 'echo yes' })).toContain('needs an approval');
+      await permissions.create({ tool: 'shell.input', pattern: 's*', effect: 'allow' });
+      expect(await runWith({ folder: 'web', input: 'echo yes' })).toContain('yes');
+    });
   });
 
   test('deny or require approval where the tool itself would not', async () => {
