@@ -50,9 +50,9 @@ describe('townhall console --json', () => {
   });
 
   test('exits with 1 when its port is in use', async () => {
-    const second = townhall(['console', '--port', new URL(url).port], { cwd: folder });
-    expect(await second.ended).toBe(1);
-    expect(second.screen()).toContain('is in use');
+    const secondRun = townhall(['console', '--port', new URL(url).port], { cwd: folder });
+    expect(await secondRun.ended).toBe(1);
+    expect(secondRun.screen()).toContain('is in use');
   });
 
   test('prints only the address and the missing agent until SIGINT', async () => {

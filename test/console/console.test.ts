@@ -1,7 +1,7 @@
 // The console's server: authentication, forwarded calls, and its answers while the agent is away.
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { connect, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,67 +20,109 @@ interface AgentRequest {
   body: string;
 }
 
-/** A scripted agent: records requests and sends the answers that a test sets. */
-async function standIn() {
+/** One answer: JSON, or a stream of events; with `hang` none comes. */
+interface AgentAnswer {
+  status: number;
+  body?: object;
+  hang?: true;
+  events?: Iterable<string>;
+}
+
+/** An agent that records requests and sends the answers that a test sets. */
+async function startScriptedAgent() {
   const requests: AgentRequest[] = [];
-  let answer: (request: AgentRequest) => {
-    status: number;
-    body?: object;
-    hang?: true;
-    events?: Iterable<string>;
-  } = () => ({ status: 200, body: {} });
+  let answer: (request: AgentRequest) => AgentAnswer = () => ({ status: 200, body: {} });
   let bytesWritten = 0;
   const disconnection = Promise.withResolvers<void>();
-  const server = createServer((request, response) => {
-    void (async () => {
-      let body = '';
-      for await (const chunk of request) body += String(chunk);
-      const receivedRequest = {
-        method: request.method ?? '',
-        url: request.url ?? '',
-        authorization: request.headers.authorization ?? '',
-        body,
-      };
-      requests.push(receivedRequest);
-      const { status, body: responseBody, hang, events } = answer(receivedRequest);
-      response.once('close', () => disconnection.resolve());
-      if (hang) return;
-      if (events !== undefined) {
-        response.writeHead(200, { 'content-type': 'text/event-stream' });
-        for (const event of events) {
-          bytesWritten += event.length;
-          if (!response.write(event)) await Promise.race([once(response, 'drain'), disconnection.promise]);
-          if (response.destroyed) return;
-        }
-        // Like an agent's event stream, this one never ends.
-        return;
-      }
-      response
-        .writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'req_agent' })
-        .end(JSON.stringify(responseBody ?? {}));
-    })();
-  });
+
+  /** Like an agent's event stream, this one never ends. */
+  async function sendEvents(response: ServerResponse, events: Iterable<string>): Promise<void> {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    for (const event of events) {
+      bytesWritten += event.length;
+      if (!response.write(event)) await Promise.race([once(response, 'drain'), disconnection.promise]);
+      if (response.destroyed) return;
+    }
+  }
+
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    let requestBody = '';
+    for await (const chunk of request) requestBody += String(chunk);
+    const agentRequest = {
+      method: request.method ?? '',
+      url: request.url ?? '',
+      authorization: request.headers.authorization ?? '',
+      body: requestBody,
+    };
+    requests.push(agentRequest);
+    const { status, body = {}, hang = false, events } = answer(agentRequest);
+    response.once('close', () => disconnection.resolve());
+    if (hang) return;
+    if (events !== undefined) return sendEvents(response, events);
+    response
+      .writeHead(status, { 'content-type': 'application/json', 'x-request-id': 'req_agent' })
+      .end(JSON.stringify(body));
+  }
+
+  const server = createServer((request, response) => void serve(request, response));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     requests,
-    disconnected: disconnection.promise,
+    disconnection: disconnection.promise,
     /** Bytes of events written so far. */
-    written: () => bytesWritten,
+    countBytes: () => bytesWritten,
     setAnswer(next: typeof answer) {
       answer = next;
     },
     async close() {
+      if (!server.listening) return;
+      const closeEvent = once(server, 'close');
       server.closeAllConnections();
       server.close();
+      await closeEvent;
     },
+  };
+}
+
+/** Hosts, origins and sites other than those of the console, by a name for the failure message. */
+function foreignHeaders({ host, port }: URL): Record<string, [string, string][]> {
+  return {
+    'a foreign host': [['Host', `evil.test:${port}`]],
+    'a name below ours': [['Host', `localhost.evil.test:${port}`]],
+    'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
+    'another port': [['Host', '127.0.0.1:1']],
+    'two hosts': [
+      ['Host', host],
+      ['Host', 'evil.test'],
+    ],
+    'the origin null': [
+      ['Host', host],
+      ['Origin', 'null'],
+    ],
+    'a foreign origin': [
+      ['Host', host],
+      ['Origin', 'https://evil.test'],
+    ],
+    'another port as origin': [
+      ['Host', host],
+      ['Origin', 'http://127.0.0.1:1'],
+    ],
+    'another site': [
+      ['Host', host],
+      ['Sec-Fetch-Site', 'cross-site'],
+    ],
+    'another port of this site': [
+      ['Host', host],
+      ['Sec-Fetch-Site', 'same-site'],
+    ],
   };
 }
 
 let folder: string;
 let tokenFile: string;
-let agent: Awaited<ReturnType<typeof standIn>>;
+let agent: Awaited<ReturnType<typeof startScriptedAgent>>;
 let testConsole: TestConsole;
 const agentToken = createToken('agt');
 
@@ -91,7 +133,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 beforeEach(async () => {
   await writeFile(tokenFile, `${agentToken}\n`);
-  agent = await standIn();
+  agent = await startScriptedAgent();
   testConsole = await startConsole({ url: agent.url, tokenFile });
 });
 afterEach(async () => {
@@ -125,56 +167,68 @@ describe('the login', () => {
     expect((await fetch(address)).status).toBe(401);
   });
 
-  test('gives one key to many that redeem a code at once', async () => {
+  test('gives one key for a code that twenty pages redeem at once', async () => {
     const address = testConsole.console.loginUrl();
     const answers = await Promise.all(Array.from({ length: 20 }, () => redeem(address)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   });
 
-  test.each([{}, { code: 1 }, { code: null }, { code: '' }, { code: 'x'.repeat(2_000) }])(
-    'refuses a body without a valid code: %j',
-    async (body) => {
-      const answer = await fetch(`${testConsole.url}/open`, {
-        method: 'POST',
-        headers: { origin: testConsole.url, 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      });
-      expect(answer.status).toBe(JSON.stringify(body).length > 1_024 ? 413 : 401);
-    },
-  );
-
-  test('expires codes and keys', () => {
-    let nowMs = 0;
-    const login = createOneTimeLogin({
-      codeTtlMs: 60_000,
-      sessionTtlMs: 1_000_000,
-      clock: { ...systemClock, monotonicMs: () => nowMs },
+  test.each([
+    [{}, 401],
+    [{ code: 1 }, 401],
+    [{ code: null }, 401],
+    [{ code: '' }, 401],
+    [{ code: 'x'.repeat(2_000) }, 413],
+  ])('refuses a body without a valid code: %j', async (body, status) => {
+    const answer = await fetch(`${testConsole.url}/open`, {
+      method: 'POST',
+      headers: { origin: testConsole.url, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
     });
-    const expiredCode = login.createCode();
-    const validCode = login.createCode();
-    for (const wrongCode of [
-      '',
-      'x',
-      validCode.slice(0, -1),
-      `${validCode}0`,
-      validCode.toLowerCase() === validCode ? validCode.toUpperCase() : validCode.toLowerCase(),
-    ])
-      expect(login.redeem(wrongCode)).toBeNull();
-    nowMs = 59_999;
-    const secret = login.redeem(validCode);
-    expect(secret).toMatch(/^[0-9A-Za-z]{43}$/);
-    expect(login.redeem(validCode)).toBeNull();
-    nowMs = 60_000;
-    expect(login.redeem(expiredCode)).toBeNull();
-    expect(login.isValidKey(secret ?? '')).toBe(true);
-    expect([undefined, '', validCode, expiredCode].map((text) => login.isValidKey(text))).toEqual([
-      false,
-      false,
-      false,
-      false,
-    ]);
-    nowMs = 1_059_999;
-    expect(login.isValidKey(secret ?? '')).toBe(false);
+    expect(answer.status).toBe(status);
+  });
+
+  describe('createOneTimeLogin', () => {
+    let nowMs: number;
+    let login: ReturnType<typeof createOneTimeLogin>;
+    beforeEach(() => {
+      nowMs = 0;
+      login = createOneTimeLogin({
+        codeTtlMs: 60_000,
+        sessionTtlMs: 1_000_000,
+        clock: { ...systemClock, monotonicMs: () => nowMs },
+      });
+    });
+
+    test('redeems a code once before its end', () => {
+      const [code, expiredCode] = [login.createCode(), login.createCode()];
+      nowMs = 59_999;
+      expect(login.redeem(code)).toMatch(/^[0-9A-Za-z]{43}$/);
+      expect(login.redeem(code)).toBeNull();
+      nowMs = 60_000;
+      expect(login.redeem(expiredCode)).toBeNull();
+    });
+
+    test('redeems no text that resembles a code', () => {
+      const code = login.createCode();
+      const otherCase = code.toLowerCase() === code ? code.toUpperCase() : code.toLowerCase();
+      for (const text of ['', 'x', code.slice(0, -1), `${code}0`, otherCase])
+        expect(login.redeem(text)).toBeNull();
+    });
+
+    test('accepts a key until its session ends', () => {
+      const key = login.redeem(login.createCode()) ?? '';
+      nowMs = 999_999;
+      expect(login.isValidKey(key)).toBe(true);
+      nowMs = 1_000_000;
+      expect(login.isValidKey(key)).toBe(false);
+    });
+
+    test('accepts no code as a key', () => {
+      const [code, openCode] = [login.createCode(), login.createCode()];
+      login.redeem(code);
+      for (const text of [undefined, '', code, openCode]) expect(login.isValidKey(text)).toBe(false);
+    });
   });
 
   test('reads only the token of a bearer header', () => {
@@ -209,42 +263,22 @@ describe('the login', () => {
 });
 
 describe('the request guard', () => {
-  test('refuses foreign hosts, origins and sites on every path, even with a key', async () => {
-    const key = await testConsole.logIn();
-    const { port, host } = new URL(testConsole.url);
-    const foreignHeaders: Record<string, [string, string][]> = {
-      'a foreign host': [['Host', `evil.test:${port}`]],
-      'a name below ours': [['Host', `localhost.evil.test:${port}`]],
-      'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
-      'another port': [['Host', '127.0.0.1:1']],
-      'two hosts': [
-        ['Host', host],
-        ['Host', 'evil.test'],
-      ],
-      'no host': [],
-      'the origin null': [
-        ['Host', host],
-        ['Origin', 'null'],
-      ],
-      'a foreign origin': [
-        ['Host', host],
-        ['Origin', 'https://evil.test'],
-      ],
-      'another port as origin': [
-        ['Host', host],
-        ['Origin', 'http://127.0.0.1:1'],
-      ],
-      'another site': [
-        ['Host', host],
-        ['Sec-Fetch-Site', 'cross-site'],
-      ],
-      'another port of this site': [
-        ['Host', host],
-        ['Sec-Fetch-Site', 'same-site'],
-      ],
-    };
+  const ownHost = (): [string, string] => ['Host', new URL(testConsole.url).host];
+
+  /** Sends an empty object with exactly these headers, those of its body and `Connection: close`. */
+  const send = (method: string, path: string, headers: readonly [string, string][]) =>
+    rawRequest(
+      testConsole.url,
+      method,
+      path,
+      [...headers, ['Content-Type', 'application/json'], ['Content-Length', '2'], ['Connection', 'close']],
+      '{}',
+    );
+
+  test('refuses foreign hosts, origins and sites even with a key', async () => {
+    const key = await testConsole.enter();
     const code = new URL(testConsole.console.loginUrl());
-    for (const [name, headers] of Object.entries(foreignHeaders)) {
+    for (const [name, headers] of Object.entries(foreignHeaders(new URL(testConsole.url)))) {
       for (const [method, path] of [
         ['GET', '/'],
         ['GET', '/main.js'],
@@ -254,31 +288,12 @@ describe('the request guard', () => {
         ['POST', '/call/console.overview'],
         ['OPTIONS', '/call/console.overview'],
       ] as const) {
-        const answer = await rawRequest(
-          testConsole.url,
-          method,
-          path,
-          [
-            ...headers,
-            ['Authorization', `Bearer ${key}`],
-            ['Content-Type', 'application/json'],
-            ['Content-Length', '2'],
-            ['Connection', 'close'],
-          ],
-          '{}',
+        const answer = await send(method, path, [...headers, ['Authorization', `Bearer ${key}`]]);
+        expect([name, method, path, answer.status]).toEqual([name, method, path, 403]);
+        const openingHeaders = Object.keys(answer.headers).filter(
+          (header) => header.startsWith('access-control-') || header === 'set-cookie',
         );
-        // Node itself answers 400 without a Host.
-        expect([name, method, path, answer.status]).toEqual([
-          name,
-          method,
-          path,
-          name === 'no host' ? 400 : 403,
-        ]);
-        expect(
-          Object.keys(answer.headers).filter(
-            (header) => header.startsWith('access-control-') || header === 'set-cookie',
-          ),
-        ).toEqual([]);
+        expect(openingHeaders).toEqual([]);
       }
     }
     expect(agent.requests).toEqual([]);
@@ -286,74 +301,50 @@ describe('the request guard', () => {
     expect((await redeem(code.href)).status).toBe(200);
   });
 
-  test('accepts a call only from its own page', async () => {
-    const key = await testConsole.logIn();
-    const { host } = new URL(testConsole.url);
-    const base: [string, string][] = [
-      ['Host', host],
+  // Node itself answers.
+  test('refuses a request without a host', async () => {
+    expect((await send('GET', '/', [])).status).toBe(400);
+  });
+
+  test.each<[string, [string, string][], number]>([
+    ['no origin', [], 403],
+    ['the site of an address bar', [['Sec-Fetch-Site', 'none']], 403],
+    ['the same site', [['Sec-Fetch-Site', 'same-origin']], 200],
+  ])('answers a call with %s', async (_origin, headers, status) => {
+    const key = await testConsole.enter();
+    const authorization: [string, string] = ['Authorization', `Bearer ${key}`];
+    const answer = await send('POST', '/call/sessions.list', [ownHost(), authorization, ...headers]);
+    expect(answer.status).toBe(status);
+    expect(agent.requests).toHaveLength(status === 200 ? 1 : 0);
+  });
+
+  test('accepts a call with the origin of its page', async () => {
+    const key = await testConsole.enter();
+    const headers: [string, string][] = [
+      ownHost(),
       ['Authorization', `Bearer ${key}`],
-      ['Content-Type', 'application/json'],
-      ['Content-Length', '2'],
-      ['Connection', 'close'],
+      ['Origin', testConsole.url],
     ];
-    expect((await rawRequest(testConsole.url, 'POST', '/call/sessions.list', base, '{}')).status).toBe(403);
-    expect(
-      (
-        await rawRequest(
-          testConsole.url,
-          'POST',
-          '/call/sessions.list',
-          [...base, ['Sec-Fetch-Site', 'none']],
-          '{}',
-        )
-      ).status,
-    ).toBe(403);
-    expect(agent.requests).toEqual([]);
-    expect(
-      (
-        await rawRequest(
-          testConsole.url,
-          'POST',
-          '/call/sessions.list',
-          [...base, ['Sec-Fetch-Site', 'same-origin']],
-          '{}',
-        )
-      ).status,
-    ).toBe(200);
-    expect(
-      (
-        await rawRequest(
-          testConsole.url,
-          'POST',
-          '/call/sessions.list',
-          [...base, ['Origin', testConsole.url]],
-          '{}',
-        )
-      ).status,
-    ).toBe(200);
+    expect((await send('POST', '/call/sessions.list', headers)).status).toBe(200);
+  });
+
+  test('refuses a call of its page without a key', async () => {
     expect((await testConsole.call('sessions.list', {}, '')).status).toBe(401);
   });
 
-  test('reads a request target as a path and never as another host', async () => {
-    const { host } = new URL(testConsole.url);
-    for (const [target, status] of [
-      ['//[', 404],
-      ['//evil.test/main.js', 404],
-      ['*', 400],
-      [`http://${host}/main.js`, 200],
-    ] as const) {
-      const answer = await rawRequest(
-        testConsole.url,
-        'GET',
-        target,
-        [
-          ['Host', host],
-          ['Connection', 'close'],
-        ],
-        '',
-      );
-      expect([target, answer.status]).toEqual([target, status]);
-    }
+  test.each([
+    ['//[', 404],
+    ['//evil.test/main.js', 404],
+    ['*', 400],
+  ])('answers the request target %s with %i', async (target, status) => {
+    const answer = await rawRequest(testConsole.url, 'GET', target, [ownHost(), ['Connection', 'close']]);
+    expect(answer.status).toBe(status);
+  });
+
+  test('answers a request target with its own host', async () => {
+    const target = `${testConsole.url}/main.js`;
+    const answer = await rawRequest(testConsole.url, 'GET', target, [ownHost(), ['Connection', 'close']]);
+    expect(answer.status).toBe(200);
   });
 
   test('sends security headers with every response', async () => {
@@ -384,22 +375,18 @@ describe('the request guard', () => {
 });
 
 describe('a forwarded call', () => {
-  test('carries the agent’s current token, which no response contains', async () => {
-    const key = await testConsole.logIn();
+  test('carries the agent’s current token', async () => {
+    const key = await testConsole.enter();
     agent.setAnswer(() => ({ status: 200, body: { items: [], nextCursor: null } }));
     const answer = await testConsole.call('sessions.list', { limit: 3 }, key);
     expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
     expect(agent.requests).toMatchObject([
       { method: 'GET', url: '/api/sdk/sessions?limit=3', authorization: `Bearer ${agentToken}` },
     ]);
-    const next = createToken('agt');
-    await writeFile(tokenFile, `${next}\n`);
+    const nextToken = createToken('agt');
+    await writeFile(tokenFile, `${nextToken}\n`);
     await testConsole.call('sessions.list', {}, key);
-    expect(agent.requests[1]?.authorization).toBe(`Bearer ${next}`);
-    for (const path of ['/', '/main.js'])
-      expect(await (await fetch(`${testConsole.url}${path}`, { headers: bearer(key) })).text()).not.toContain(
-        next.slice(0, 20),
-      );
+    expect(agent.requests[1]?.authorization).toBe(`Bearer ${nextToken}`);
   });
 
   test.each([
@@ -419,51 +406,64 @@ describe('a forwarded call', () => {
     expect(agent.requests).toEqual([]);
   });
 
-  test('is a JSON object by POST that cannot leave its path', async () => {
-    const key = await testConsole.logIn();
-    expect((await testConsole.call('sessions.get', { sessionId: '..' }, key)).status).toBe(400);
-    expect((await testConsole.call('sessions.get', {}, key)).status).toBe(400);
-    expect((await testConsole.call('sessions.list', [], key)).status).toBe(400);
-    expect((await testConsole.call('sessions.list', {}, key, { 'content-type': 'text/plain' })).status).toBe(
-      415,
-    );
+  test.each([
+    ['sessions.get', { sessionId: '..' }, {}, 400],
+    ['sessions.get', {}, {}, 400],
+    ['sessions.list', [], {}, 400],
+    ['sessions.list', {}, { 'content-type': 'text/plain' }, 415],
+  ])('is refused as %s with %j and the headers %j', async (operation, members, headers, status) => {
+    const key = await testConsole.enter();
+    expect((await testConsole.call(operation, members, key, headers)).status).toBe(status);
     expect(agent.requests).toEqual([]);
+  });
+
+  test('cannot leave its path', async () => {
+    const key = await testConsole.enter();
     await testConsole.call('sessions.get', { sessionId: '../../status?x=1' }, key);
     expect(agent.requests[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
+  });
+
+  test('is refused by GET', async () => {
+    const key = await testConsole.enter();
     const response = await fetch(`${testConsole.url}/call/sessions.list`, { headers: bearer(key) });
     expect([response.status, response.headers.get('allow')]).toEqual([405, 'POST']);
   });
 
+  const agentError = {
+    type: 'invalid_request_error',
+    code: 'invalid_request',
+    message: 'It does not fit.',
+    param: 'payload',
+    request_id: 'req_agent',
+    details: [{ path: 'payload.times', message: 'must be integer' }],
+  };
+
   test('returns the agent’s error with details and request id', async () => {
-    const key = await testConsole.logIn();
-    const error = {
-      type: 'invalid_request_error',
-      code: 'invalid_request',
-      message: 'It does not fit.',
-      param: 'payload',
-      request_id: 'req_agent',
-      details: [{ path: 'payload.times', message: 'must be integer' }],
-    };
-    agent.setAnswer(() => ({ status: 400, body: { success: false, error } }));
+    const key = await testConsole.enter();
+    agent.setAnswer(() => ({ status: 400, body: { success: false, error: agentError } }));
     const answer = await testConsole.call('services.callCommand', { serviceName: 'web', command: 'x' }, key);
-    expect([answer.status, await answer.json()]).toEqual([
-      400,
-      {
-        error: {
-          code: 'invalid_request',
-          message: 'It does not fit.',
-          param: 'payload',
-          request_id: 'req_agent',
-          details: error.details,
-        },
-      },
-    ]);
-    // The console answers 502: with 401 the page would take its own key for invalid.
-    agent.setAnswer(() => ({ status: 401, body: { error: { ...error, code: 'invalid_token' } } }));
+    const { type: _type, ...error } = agentError;
+    expect([answer.status, await answer.json()]).toEqual([400, { error }]);
+  });
+
+  // With 401 the page would take its own key for invalid.
+  test('is 502 when the agent refuses the token', async () => {
+    const key = await testConsole.enter();
+    agent.setAnswer(() => ({ status: 401, body: { error: { ...agentError, code: 'invalid_token' } } }));
     const response = await testConsole.call('sessions.list', {}, key);
     expect([response.status, await response.json()]).toMatchObject([
       502,
       { error: { code: 'agent_refused' } },
+    ]);
+  });
+
+  test('is 503 when the agent does not answer', async () => {
+    const key = await testConsole.enter();
+    await agent.close();
+    const response = await testConsole.call('sessions.list', {}, key);
+    expect([response.status, await response.json()]).toMatchObject([
+      503,
+      { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } },
     ]);
   });
 
@@ -477,19 +477,21 @@ describe('a forwarded call', () => {
       signal: page.signal,
       headers: { host, ...bearer(key), origin: testConsole.url, 'content-type': 'application/json' },
       body: '{}',
-    }).catch(() => 'gone');
+    }).catch(() => 'disconnected');
     await expect.poll(() => agent.requests.length).toBe(1);
     page.abort();
-    expect(await call).toBe('gone');
-    await agent.disconnected;
+    expect(await call).toBe('disconnected');
+    await agent.disconnection;
   });
 });
 
 describe('the stream of a session', () => {
+  const base = { sessionId: 's', time: '2026-11-20T09:00:00.000Z' };
+  const rest = { status: 'idle', activeRunId: null, queueLength: 0 };
   const readyFrame = (after: number, headSeq: number) =>
-    `data: ${JSON.stringify({ type: 'stream.ready', sessionId: 's', time: '2026-11-20T09:00:00.000Z', after, headSeq, status: 'idle', activeRunId: null, queueLength: 0 })}\n\n`;
+    `data: ${JSON.stringify({ type: 'stream.ready', ...base, after, headSeq, ...rest })}\n\n`;
   const updateFrame = (seq: number, title: string) =>
-    `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', sessionId: 's', time: '2026-11-20T09:00:00.000Z', seq, title })}\n\n`;
+    `id: ${seq}\ndata: ${JSON.stringify({ type: 'session.updated', ...base, seq, title })}\n\n`;
   const open = (query: string, headers: Record<string, string>, signal?: AbortSignal) =>
     fetch(`${testConsole.url}/events?${query}`, { headers, ...(signal ? { signal } : {}) });
 
@@ -507,7 +509,7 @@ describe('the stream of a session', () => {
     expect(agent.requests[0]?.url).toBe('/api/sdk/sessions/s/events?after=7');
     expect(text).toMatch(/data: \{"type":"stream\.ready"[\s\S]*\ndata: \{"type":"session\.updated"/);
     page.abort();
-    await agent.disconnected;
+    await agent.disconnection;
   });
 
   test('ends with an event that gives the reason', async () => {
@@ -528,9 +530,15 @@ describe('the stream of a session', () => {
     expect(text).toMatch(
       /event: failed\ndata: \{"error":\{"code":"session_not_found","message":"There is no session of this id\."/,
     );
-    for (const query of ['session=..', 'session=s&after=-1', 'session=s&after=x', ''])
-      expect([query, (await open(query, bearer(key))).status]).toEqual([query, 400]);
   });
+
+  test.each(['session=..', 'session=s&after=-1', 'session=s&after=x', ''])(
+    'is refused for the query %j',
+    async (query) => {
+      expect((await open(query, bearer(await testConsole.enter()))).status).toBe(400);
+      expect(agent.requests).toEqual([]);
+    },
+  );
 
   test('reads from the agent no faster than the page reads', async () => {
     const key = await testConsole.logIn();
@@ -549,67 +557,80 @@ describe('the stream of a session', () => {
     await expect
       .poll(
         () => {
-          const isStill = agent.written() > 0 && agent.written() === lengthBefore;
-          lengthBefore = agent.written();
+          const isStill = agent.countBytes() > 0 && agent.countBytes() === lengthBefore;
+          lengthBefore = agent.countBytes();
           return isStill;
         },
         { timeout: 20_000, interval: 500 },
       )
       .toBe(true);
     // Of 256 MB, only what the socket buffers hold.
-    expect(agent.written()).toBeLessThan(32 * 1024 * 1024);
+    expect(agent.countBytes()).toBeLessThan(32 * 1024 * 1024);
     page.destroy();
-    await agent.disconnected;
+    await agent.disconnection;
   });
 });
 
 describe('console.overview', () => {
-  test('reports why the agent cannot be reached, and its return', async () => {
-    const key = await testConsole.logIn();
-    const readOverview = async () =>
-      (await (await testConsole.call('console.overview', {}, key)).json()) as {
-        agent: { state: string; message?: string; variant?: string };
-      };
-    const problem = (code: string) => ({
-      error: { type: 't', code, message: 'No.', param: null, request_id: 'r' },
-    });
+  const problem = (code: string) => ({
+    error: { type: 't', code, message: 'No.', param: null, request_id: 'r' },
+  });
+
+  /** Lets the agent answer as one of the classic variant does. */
+  function answerAsClassic(): void {
+    const status = { name: 'clerk', status: 'running', timestamp: '2026-11-20T09:00:00.000Z' };
     agent.setAnswer(({ url }) => {
       if (url === '/api/plugins/catalog') return { status: 404, body: problem('route_not_found') };
-      if (url === '/api/status')
-        return {
-          status: 200,
-          body: { name: 'clerk', status: 'running', timestamp: '2026-11-20T09:00:00.000Z' },
-        };
+      if (url === '/api/status') return { status: 200, body: status };
       return { status: 200, body: { success: true, services: [], items: [], nextCursor: null } };
     });
-    expect((await readOverview()).agent).toEqual({
+  }
+
+  async function readAgentState(key: string): Promise<object> {
+    const response = await testConsole.call('console.overview', {}, key);
+    return ((await response.json()) as { agent: object }).agent;
+  }
+
+  test('describes the agent and its variant', async () => {
+    answerAsClassic();
+    expect(await readAgentState(await testConsole.enter())).toEqual({
       state: 'here',
       url: agent.url,
       name: 'clerk',
       status: 'running',
       variant: 'classic',
     });
+  });
+
+  test('reports a token that the agent refuses, until the agent accepts it', async () => {
+    const key = await testConsole.enter();
     agent.setAnswer(() => ({ status: 401, body: problem('invalid_token') }));
-    expect((await readOverview()).agent).toMatchObject({
+    expect(await readAgentState(key)).toMatchObject({
       state: 'refused',
       message: expect.stringContaining('token'),
     });
+    answerAsClassic();
+    expect(await readAgentState(key)).toMatchObject({ state: 'here' });
+  });
+
+  test('reports a missing token file, until it is there', async () => {
+    const key = await testConsole.enter();
+    answerAsClassic();
     await rm(tokenFile);
-    expect((await readOverview()).agent).toMatchObject({
+    expect(await readAgentState(key)).toMatchObject({
       state: 'refused',
       message: expect.stringContaining(tokenFile),
     });
     await writeFile(tokenFile, `${agentToken}\n`);
+    expect(await readAgentState(key)).toMatchObject({ state: 'here' });
+  });
+
+  test('reports an agent that does not answer', async () => {
     await agent.close();
-    expect((await readOverview()).agent).toMatchObject({
+    expect(await readAgentState(await testConsole.enter())).toMatchObject({
       state: 'away',
       message: 'The agent does not answer.',
     });
-    const response = await testConsole.call('sessions.list', {}, key);
-    expect([response.status, await response.json()]).toMatchObject([
-      503,
-      { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } },
-    ]);
   });
 });
 
@@ -621,7 +642,7 @@ describe('console.runs', () => {
     startedAt,
     text: 'x'.repeat(1_000),
   });
-  const missingSession = {
+  const missingRun = {
     error: { type: 't', code: 'run_not_found', message: 'No.', param: 'runId', request_id: 'r' },
   };
 
@@ -635,7 +656,7 @@ describe('console.runs', () => {
       if (url === '/api/sdk/sessions/parent/runs/b')
         return { status: 200, body: run('b', '2026-11-20T09:00:00.000Z') };
       if (url === '/api/sdk/sessions/parent/runs/c') return { status: 200, body: run('c', null) };
-      return { status: 404, body: missingSession };
+      return { status: 404, body: missingRun };
     });
     const answer = await testConsole.call(
       'console.runs',
@@ -658,8 +679,8 @@ describe('console.runs', () => {
     { sessionId: 's', runIds: 'a' },
     { sessionId: 's', runIds: [1] },
     { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') },
-  ])('refuses a request of another form %#', async (members) => {
-    const answer = await testConsole.call('console.runs', members, await testConsole.logIn());
+  ])('refuses the members %j', async (members) => {
+    const answer = await testConsole.call('console.runs', members, await testConsole.enter());
     expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'invalid_request' } }]);
     expect(agent.requests).toEqual([]);
   });

@@ -87,7 +87,7 @@ describe('orderMessages', () => {
     ]);
   });
 
-  test('neither loses nor repeats a message of a long random log', () => {
+  test('neither loses nor repeats a message of a long log', () => {
     const runs = Array.from({ length: 2_000 }, (_, index) => String(index));
     const messages = [
       ...runs.map((run) => prompt(run)),

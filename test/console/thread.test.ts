@@ -13,8 +13,8 @@ const message = (role: UiMessage['role'], id: string, metadata: Record<string, u
 const threadOf = (messages: UiMessage[]) =>
   createThread({ session, messages, seq: 1, queue: [], approvals: [], runs: [] });
 
-describe('prompt', () => {
-  test('is that of the first run for an answer that was regenerated twice', () => {
+describe('thread.prompt', () => {
+  test('returns the input of an answer that was regenerated twice', () => {
     const thread = threadOf([
       message('user', 'Other.', { runId: 'run_0' }),
       message('user', 'Go.', { runId: 'run_1' }),
@@ -49,18 +49,19 @@ describe('a run that waits for its model', () => {
       approvals: [],
       runs: [],
     });
-  const waits = (thread: ReturnType<typeof open>) => thread.remarks().filter(({ tone }) => tone === 'wait');
+  const waitRemarks = (thread: ReturnType<typeof open>) =>
+    thread.remarks().filter(({ tone }) => tone === 'wait');
 
   test('has one line for several waits', () => {
     const thread = open();
     for (const seq of [11, 12]) thread.apply(waitingEvent(seq));
-    expect(waits(thread)).toHaveLength(1);
+    expect(waitRemarks(thread)).toHaveLength(1);
   });
 
   test('has its line on a page that opens meanwhile', () => {
     const thread = open();
     thread.apply(waitingEvent(9));
-    expect(waits(thread)).toMatchObject([{ afterMessageId: 'Go.' }]);
+    expect(waitRemarks(thread)).toMatchObject([{ afterMessageId: 'Go.' }]);
     expect(thread.seq()).toBe(10);
   });
 
@@ -68,15 +69,24 @@ describe('a run that waits for its model', () => {
     const thread = open();
     thread.apply(waitingEvent(8));
     thread.apply(event(9, { type: 'run.step.ended', runId: 'run_1', step: 1 }));
-    expect(waits(thread)).toEqual([]);
+    expect(waitRemarks(thread)).toEqual([]);
   });
 
   test('has no line of an earlier run', () => {
     const thread = open();
     thread.apply(waitingEvent(9, 'run_0'));
-    expect(waits(thread)).toEqual([]);
+    expect(waitRemarks(thread)).toEqual([]);
   });
 
+  test('loses its line at its end', () => {
+    const thread = open();
+    thread.apply(waitingEvent(11));
+    thread.apply(event(12, { type: 'run.settled', runId: 'run_1', outcome: 'completed' }));
+    expect(waitRemarks(thread)).toEqual([]);
+  });
+});
+
+describe('thread.apply of a stream.reset', () => {
   const resetAt = (headSeq: number) =>
     ({
       type: 'stream.reset',
@@ -86,19 +96,13 @@ describe('a run that waits for its model', () => {
       headSeq,
       reason: 'too_old',
     }) as SessionEvent;
+  const open = () => createThread({ session, messages: [], seq: 10, queue: [], approvals: [], runs: [] });
 
-  test('goes on where the agent replays no old events', () => {
+  test('continues when no event is missing', () => {
     expect(open().apply(resetAt(10))).toBe(true);
   });
 
-  test('is read again where events are missing', () => {
+  test('requires a new thread when events are missing', () => {
     expect(open().apply(resetAt(11))).toBe(false);
-  });
-
-  test('loses its line at its end', () => {
-    const thread = open();
-    thread.apply(waitingEvent(11));
-    thread.apply(event(12, { type: 'run.settled', runId: 'run_1', outcome: 'completed' }));
-    expect(waits(thread)).toEqual([]);
   });
 });
