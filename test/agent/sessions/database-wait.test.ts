@@ -17,7 +17,8 @@ type Block = (agent: TestAgent) => Promise<{ release(): Promise<void> }>;
 const blockWrites: Block = ({ database, name }) =>
   hold(database, async (tx) => {
     await tx`
-      select 1 from agent.sessions_sessions join agent.tokens_agents using (agent_id) where name = ${name} for update of sessions_sessions`;
+      select 1 from agent.sessions_sessions join agent.tokens_agents using (agent_id)
+      where name = ${name} for update of sessions_sessions`;
   });
 
 /** Blocks the decision about each tool call until `release`. */
@@ -48,14 +49,15 @@ async function hold(
 
 const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
-/** Ends the connections that wait for a lock. */
+/** Ends connections that wait for a lock, and those of two retries. */
 async function endConnections({ sql }: TestAgent): Promise<void> {
-  for (let round = 0; round < 5; round += 1) {
-    await sql`
-      select pg_terminate_backend(pid) from pg_stat_activity
-      where datname = current_database() and pid <> pg_backend_pid() and wait_event_type = 'Lock'`;
-    await sleep(300);
-  }
+  const endWaiting = async () =>
+    (
+      await sql`
+        select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and pid <> pg_backend_pid() and wait_event_type = 'Lock'`
+    ).length;
+  for (let round = 0; round < 3; round += 1) await expect.poll(endWaiting).toBeGreaterThan(0);
 }
 
 describe('a run during which the database does not answer', () => {
