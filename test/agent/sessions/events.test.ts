@@ -2,7 +2,7 @@
 // slow readers and old cursors.
 import { createConnection } from 'node:net';
 import { once } from 'node:events';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { says } from '../../support/scripted-gateway.ts';
 import { checkEventStream } from '../../contract/sse-conformance.ts';
@@ -57,10 +57,12 @@ describe('sessions.follow', () => {
       lateReader.shows('Hello \u{1f600} there'),
     ]);
     answer.end();
-    const events = await lateReader.ended;
+    const events = await lateReader.end;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    for (const event of [...events, ...(await earlyReader.ended)])
-      if (event.type === 'part.delta' && event.delta === ' there') expect(event.offset).toBe(8);
+    const offsets = [...events, ...(await earlyReader.end)].flatMap((event) =>
+      event.type === 'part.delta' && event.delta === ' there' ? [event.offset] : [],
+    );
+    expect(offsets).toEqual(['Hello \u{1f600}'.length, 'Hello \u{1f600}'.length]);
     expect(await sql`select 1 from agent.sessions_checkpoints`).toHaveLength(0);
   });
 
@@ -100,12 +102,12 @@ describe('sessions.follow', () => {
     await agent.client.sessions.create({ id: 's' });
     const { hostname, port } = new URL(agent.url);
     const socket = createConnection(Number(port), hostname);
-    socket.write(
-      `GET /api/sdk/sessions/s/events HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${agent.token}\r\n\r\n`,
-    );
+    const headers = `Host: ${hostname}:${port}\r\nAuthorization: Bearer ${agent.token}`;
+    socket.write(`GET /api/sdk/sessions/s/events HTTP/1.1\r\n${headers}\r\n\r\n`);
     let receivedText = '';
     socket.on('data', (chunk) => (receivedText += chunk.toString('utf8')));
     await expect.poll(() => receivedText).toContain('stream.ready');
+    // The cut may arrive as a reset of the connection.
     socket.on('error', () => {});
     const close = once(socket, 'close');
     await agent.close();
@@ -114,9 +116,11 @@ describe('sessions.follow', () => {
     expect(receivedText.endsWith('0\r\n\r\n')).toBe(false);
   });
 
-  test('sends events that other processes write', async () => {
+  // The embedded engine has one process.
+  const isPostgres = inject('databaseSource')?.engine === 'postgres';
+
+  test.runIf(isPostgres)('sends events that other processes write', async () => {
     const firstAgent = await world.start({ name: 'replica' });
-    if (firstAgent.database.engine !== 'postgres') return;
     const secondAgent = await world.start({ name: 'replica', dataDir: firstAgent.dataDir });
     const answer = holdAnswer();
     world.gateway.answer(() => answer.answer);
@@ -176,6 +180,7 @@ describe('follow', () => {
 
   test('sends every event once under any interleaving', async () => {
     for (let seed = 1; seed <= 30; seed += 1) {
+      // The generator MINSTD.
       let state = seed;
       const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
       const log: StoredEvent[] = Array.from({ length: Math.floor(random() * 20) }, (_, index) =>
@@ -217,7 +222,7 @@ describe('follow', () => {
     return text.match(/"seq":\d+/g) ?? [];
   }
 
-  test('sends events from between the lookup and the subscription', { timeout: 30_000 }, async () => {
+  test('sends events from between the lookup and the subscription', async () => {
     const log = [storedEvent(1)];
     const { feed, frames } = openFollow(log, createLiveFeed(), 1);
     log.push(storedEvent(2));
@@ -225,7 +230,7 @@ describe('follow', () => {
     expect(await readUpToSecond(frames)).toEqual(['"seq":2']);
   });
 
-  test('reads what another process has announced', { timeout: 30_000 }, async () => {
+  test('reads an event that another process has announced', async () => {
     const log = [storedEvent(1)];
     const { feed, frames } = openFollow(log);
     const lines = readUpToSecond(frames, () => {
@@ -261,11 +266,11 @@ describe('follow', () => {
 function readInBackground(
   events: AsyncIterable<SessionEvent>,
   last?: (event: SessionEvent) => boolean,
-): { ended: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
+): { end: Promise<SessionEvent[]>; shows(text: string): Promise<void> } {
   const receivedEvents: SessionEvent[] = [];
   let check = (): void => {};
   return {
-    ended: collect(events, (event) => {
+    end: collect(events, (event) => {
       receivedEvents.push(event);
       check();
       return last?.(event) ?? false;
