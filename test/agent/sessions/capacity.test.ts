@@ -3,6 +3,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { AgentClient } from '@townhall/agent';
+import type { AgentConfig } from '../../../src/agent/config.ts';
+import type { TestAgent } from '../../support/agent.ts';
 import { says } from '../../support/scripted-gateway.ts';
 import {
   collect,
@@ -30,6 +32,20 @@ async function createSessions(client: AgentClient, ids: readonly string[]): Prom
   for (const id of ids) await client.sessions.create({ id });
 }
 
+/** An agent with these sessions, whose one place is taken by an input of the session `a`. */
+async function startFull(
+  sessionIds: readonly string[],
+  settings: Partial<AgentConfig> = {},
+): Promise<{ agent: TestAgent; client: AgentClient; firstAnswer: ControlledAnswer }> {
+  const agent = await world.start({ settings: { maxRuns: 1, ...settings } });
+  const { client } = agent;
+  const firstAnswer = holdFirst();
+  await createSessions(client, sessionIds);
+  await client.sessions.prompt({ sessionId: 'a', text: 'first' });
+  await firstAnswer.request;
+  return { agent, client, firstAnswer };
+}
+
 /** The inputs in the order in which the model got them. */
 function inputsOfModel(): string[] {
   return world.gateway.requests.map(({ prompt }) => {
@@ -40,11 +56,7 @@ function inputsOfModel(): string[] {
 
 describe('an input without a free place', () => {
   test('waits at its position until a place is free', async () => {
-    const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const firstAnswer = holdFirst();
-    await createSessions(client, ['a', 'b', 'c']);
-    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await firstAnswer.request;
+    const { client, firstAnswer } = await startFull(['a', 'b', 'c']);
     const secondReceipt = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const thirdReceipt = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
     expect(secondReceipt).toMatchObject({
@@ -65,8 +77,8 @@ describe('an input without a free place', () => {
     ]);
     firstAnswer.end();
     const events = await collect(client.sessions.follow({ sessionId: 'c', until: 'idle' }));
-    const ofRun = events.filter((event) => 'runId' in event && event.runId === thirdReceipt.runId);
-    expect(ofRun.slice(0, 6)).toMatchObject([
+    const runEvents = events.filter((event) => 'runId' in event && event.runId === thirdReceipt.runId);
+    expect(runEvents.slice(0, 6)).toMatchObject([
       { type: 'message.created' },
       { type: 'message.completed' },
       { type: 'queue.added', queuePosition: 1, waitsFor: 'capacity' },
@@ -78,12 +90,8 @@ describe('an input without a free place', () => {
     expect(inputsOfModel()).toEqual(['first', 'second', 'third']);
   });
 
-  test('is carried out by a call that waits for its end', async () => {
-    const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const firstAnswer = holdFirst();
-    await createSessions(client, ['a']);
-    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await firstAnswer.request;
+  test('is answered by a call that waits for its end', async () => {
+    const { client, firstAnswer } = await startFull(['a']);
     const answer = client.sessions.execute({ instructions: 'second' });
     await expect.poll(async () => (await client.sessions.list({ kind: 'execute' })).items).toHaveLength(1);
     firstAnswer.end();
@@ -91,11 +99,7 @@ describe('an input without a free place', () => {
   });
 
   test('is shown as queued by a call that stops waiting', async () => {
-    const { client } = await world.start({ settings: { maxRuns: 1, executeWaitMs: 50 } });
-    const firstAnswer = holdFirst();
-    await createSessions(client, ['a']);
-    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await firstAnswer.request;
+    const { client, firstAnswer } = await startFull(['a'], { executeWaitMs: 50 });
     expect(await client.sessions.execute({ instructions: 'second' })).toMatchObject({
       queued: true,
       queuePosition: 0,
@@ -105,12 +109,7 @@ describe('an input without a free place', () => {
   });
 
   test('leaves no session behind when it is refused beyond the limit', async () => {
-    const agent = await world.start({ settings: { maxRuns: 1, maxQueuedRuns: 1 } });
-    const { client } = agent;
-    const firstAnswer = holdFirst();
-    await createSessions(client, ['a', 'b', 'c']);
-    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await firstAnswer.request;
+    const { agent, client, firstAnswer } = await startFull(['a', 'b', 'c'], { maxQueuedRuns: 1 });
     await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const refusal = { status: 429, code: 'rate_limited', message: expect.stringContaining('1 inputs wait') };
     await expect(client.sessions.prompt({ sessionId: 'c', text: 'third' })).rejects.toMatchObject(refusal);
@@ -144,11 +143,8 @@ describe('an input without a free place', () => {
   });
 
   test('leaves its place to others when it could not be started', async () => {
-    const { client, sql } = await world.start({ settings: { maxRuns: 1 } });
-    const firstAnswer = holdFirst();
-    await createSessions(client, ['a', 'b', 'c']);
-    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await firstAnswer.request;
+    const { agent, client, firstAnswer } = await startFull(['a', 'b', 'c']);
+    const { sql } = agent;
     const { runId } = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     // The sequence counts attempts, because a transaction that fails does not take it back.
     await sql.unsafe(`create sequence agent.test_attempts`);
@@ -170,12 +166,8 @@ describe('an input without a free place', () => {
     expect(inputsOfModel()).toEqual(['first', 'third']);
   });
 
-  test('can be cancelled', async () => {
-    const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const firstAnswer = holdFirst();
-    await createSessions(client, ['a', 'b', 'c']);
-    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await firstAnswer.request;
+  test('ends when it is cancelled or removed', async () => {
+    const { client, firstAnswer } = await startFull(['a', 'b', 'c']);
     const secondReceipt = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const thirdReceipt = await client.sessions.prompt({ sessionId: 'c', text: 'third' });
     expect(await client.sessions.cancel({ sessionId: 'b' })).toMatchObject({
@@ -193,11 +185,7 @@ describe('an input without a free place', () => {
   });
 
   test('comes before later inputs of the session that has the place', async () => {
-    const { client } = await world.start({ settings: { maxRuns: 1 } });
-    const firstAnswer = holdFirst();
-    await createSessions(client, ['a', 'b']);
-    await client.sessions.prompt({ sessionId: 'a', text: 'first' });
-    await firstAnswer.request;
+    const { client, firstAnswer } = await startFull(['a', 'b']);
     await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     await client.sessions.prompt({ sessionId: 'a', text: 'third' });
     await client.sessions.prompt({ sessionId: 'b', text: 'fourth' });
