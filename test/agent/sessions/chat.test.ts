@@ -3,16 +3,16 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { says } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
 
-describe('chat.sendMessage', () => {
-  let world: World;
-  beforeAll(async () => {
-    world = await openWorld();
-  });
-  afterEach(() => world.reset());
-  afterAll(() => world.close());
+let world: World;
+beforeAll(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.reset());
+afterAll(() => world.close());
 
+describe('sessions.execute with a chat', () => {
   test('runs a hundred queued messages once each in order', async () => {
-    const { client } = await world.start({ settings: { drainMs: 0 } });
+    const { client } = await world.start();
     world.gateway.answer(() => says('Done.'));
     const receipts = await Promise.all(
       Array.from({ length: 100 }, (_, index) =>
@@ -21,12 +21,11 @@ describe('chat.sendMessage', () => {
     );
     const inputs = receipts.map((receipt) => {
       if (!('queuePosition' in receipt) || receipt.queuePosition === undefined || receipt.seq === undefined)
-        throw new Error('It was not queued.');
+        throw new Error('The message was not queued.');
       return { ...receipt, queuePosition: receipt.queuePosition, seq: receipt.seq };
     });
-    expect(
-      inputs.every((receipt) => receipt.success && receipt.queued && typeof receipt.queueItemId === 'string'),
-    ).toBe(true);
+    const queuedReceipt = { success: true, queued: true, queueItemId: expect.any(String) };
+    expect(inputs).toMatchObject(inputs.map(() => queuedReceipt));
     expect(new Set(inputs.map(({ sessionId }) => sessionId)).size).toBe(1);
     expect(new Set(inputs.map(({ runId }) => runId)).size).toBe(100);
     const sessionId = inputs[0]?.sessionId as string;
@@ -42,13 +41,11 @@ describe('chat.sendMessage', () => {
       }
       if (event.type === 'run.settled') endedCount += 1;
     }
+    expect(next).toBe(100);
     const runIds = events.flatMap((event) => (event.type === 'run.started' ? [event.runId] : []));
     expect(runIds).toEqual(inputsInOrder.map(({ runId }) => runId));
-    expect(
-      events
-        .filter((event) => event.type === 'run.settled')
-        .every((event) => event.type === 'run.settled' && event.outcome === 'completed'),
-    ).toBe(true);
+    const outcomes = events.flatMap((event) => (event.type === 'run.settled' ? [event.outcome] : []));
+    expect(outcomes).toEqual(Array(100).fill('completed'));
     expect(world.gateway.requests).toHaveLength(100);
     expect(await client.sessions.get({ sessionId })).toMatchObject({
       kind: 'chat',
@@ -83,12 +80,23 @@ describe('chat.sendMessage', () => {
     ]);
     slowAnswer.end();
     await collect(client.sessions.follow({ sessionId: firstRun.sessionId, until: 'idle' }));
+  });
+});
+
+describe('sessions.executeInSession', () => {
+  test('waits for the answer in a session that is no chat', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Now.'));
     await client.sessions.create({ id: 'plain' });
-    expect(
-      await client.sessions.executeInSession({ sessionId: 'plain', instructions: 'Three.' }),
-    ).toMatchObject({ success: true, queued: false, text: 'Later.' });
+    expect(await client.sessions.executeInSession({ sessionId: 'plain', instructions: 'Go.' })).toMatchObject(
+      { success: true, queued: false, text: 'Now.' },
+    );
+  });
+
+  test('refuses an unknown session', async () => {
+    const { client } = await world.start();
     await expect(
-      client.sessions.executeInSession({ sessionId: 'nobody', instructions: 'Four.' }),
+      client.sessions.executeInSession({ sessionId: 'unknown', instructions: 'Go.' }),
     ).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
   });
 });

@@ -1,5 +1,5 @@
-// A client that opens a session during a run: it reads the past in one call, follows from its
-// `seq` on, and finds the sessions that wait for a person.
+// What a client needs to open a session during a run: the messages with a `seq` to follow from, and
+// the sessions that wait for a person.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionEvent } from '@townhall/agent';
 import { calls, says } from '../../support/scripted-gateway.ts';
@@ -89,10 +89,16 @@ describe('sessions.list', () => {
     });
     await collect(client.sessions.follow({ sessionId: attendedChat.sessionId, until: 'idle' }));
     expect((await client.sessions.list({ status: 'requires_action' })).items).toEqual([]);
-    // Only the first message sets `attended`.
-    await client.chat.sendMessage({ chatId: 'attended', text: 'Again.', attended: false });
-    expect(await client.sessions.get({ sessionId: attendedChat.sessionId })).toMatchObject({
-      attended: true,
-    });
+  });
+});
+
+describe('chat.sendMessage', () => {
+  test('sets `attended` with the first message only', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Done.'));
+    const chat = { chatId: 'attended', text: 'Hello.' };
+    const { sessionId } = await client.chat.sendMessage({ ...chat, attended: true });
+    await client.chat.sendMessage({ ...chat, attended: false });
+    expect(await client.sessions.get({ sessionId })).toMatchObject({ attended: true });
   });
 });
