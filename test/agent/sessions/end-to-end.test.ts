@@ -1,5 +1,5 @@
 // End to end: an agent, a real gateway, and the model `local/echo`, which follows directives in its prompt.
-import { readFile } from 'node:fs/promises';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
@@ -34,42 +34,46 @@ describe.each(['current', 'classic'] as const)('sessions.execute through the gat
   });
 
   test('answers both tool calls of one step', async () => {
+    await writeFile(join(agent.workspace, 'second.txt'), 'Good evening');
     const result = await agent.client.sessions.execute({
-      instructions: '@tool files_list {}\n@tool files_read {"path":"letters/first.txt"}\nLook.',
+      instructions: '@tool files_list {}\n@tool files_read {"path":"second.txt"}\nLook.',
     });
     const tools =
       'message' in result ? result.message.parts.filter((part) => part.type === 'dynamic-tool') : [];
     expect(tools).toMatchObject([
       { toolName: 'files_list', state: 'output-available' },
-      { toolName: 'files_read', state: 'output-available', output: { content: 'Good morning' } },
+      { toolName: 'files_read', state: 'output-available', output: { content: 'Good evening' } },
     ]);
   });
 
-  test('answers 404 for an unknown model and 502 for a failing one', async () => {
+  test('answers 404 for an unknown model', async () => {
     await expect(
       agent.client.sessions.execute({ instructions: 'Speak.', model: 'acme/none' }),
     ).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
+  });
+
+  test('answers 502 for a model that fails', async () => {
     await expect(
       agent.client.sessions.execute({ instructions: '@fail-after\nSpeak.' }),
     ).rejects.toMatchObject({ status: 502 });
   });
 
   test('answers 502 when the gateway refuses the agent’s token', async () => {
-    const stranger = await startAgent({
+    const refusedAgent = await startAgent({
       gatewayUrl: gateway.url,
       gatewayToken: 'th_usr_unknown',
       model: 'local/echo',
       variant,
       database: agent.database,
-      name: 'stranger',
+      name: 'refused',
     });
     try {
-      await expect(stranger.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+      await expect(refusedAgent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
         status: 502,
         code: 'provider_credentials',
       });
     } finally {
-      await stranger.close();
+      await refusedAgent.close();
     }
   });
 });
