@@ -19,13 +19,13 @@ import {
 const trouble = definePlugin<{
   throw: object;
   hang: object;
-  rubbish: object;
+  cycle: object;
   huge: object;
   echo: { text: string };
 }>({
   name: 'trouble',
   title: 'Trouble',
-  description: 'Does what a tool should not do.',
+  description: 'Fails in several ways.',
   actions: {
     throw: {
       description: 'Throws.',
@@ -33,13 +33,13 @@ const trouble = definePlugin<{
       run: () => Promise.reject(new Error('secret sk-live-123 at /etc/passwd')),
     },
     hang: { description: 'Never ends.', input: { type: 'object' }, run: () => new Promise(() => {}) },
-    rubbish: {
+    cycle: {
       description: 'Returns what is no JSON.',
       input: { type: 'object' },
       run: async () => {
-        const loop: Record<string, unknown> = {};
-        loop['loop'] = loop;
-        return loop;
+        const cycle: Record<string, unknown> = {};
+        cycle['self'] = cycle;
+        return cycle;
       },
     },
     huge: {
@@ -95,15 +95,16 @@ const execute = (agent: TestAgent, body: unknown) =>
     headers: { authorization: `Bearer ${agent.token}`, 'content-type': 'application/json' },
     body: JSON.stringify(body),
   });
-const events = async (agent: TestAgent, sessionId: string) =>
+const eventsOf = async (agent: TestAgent, sessionId: string) =>
   (
     await agent.sql<{ seq: number; type: string; data: Record<string, unknown> }[]>`
     select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`
   ).map((row) => ({ ...row }));
 
-const runsOf = async (agent: TestAgent) =>
+const runsOf = (agent: TestAgent) =>
   agent.sql<{ run_id: string; status: string; error: unknown }[]>`
-    select run_id, status, error from agent.sessions_runs join agent.tokens_agents using (agent_id) where name = ${agent.name}`;
+    select run_id, status, error from agent.sessions_runs join agent.tokens_agents using (agent_id)
+    where name = ${agent.name}`;
 
 describe('the input of sessions.execute', () => {
   test('refuses a text beyond two million characters with 413', async () => {
@@ -142,23 +143,23 @@ describe('the input of sessions.execute', () => {
     expect(JSON.stringify(gateway.requests[1]?.prompt)).toContain('Sum up');
   });
 
+  // The gateway takes 10 MiB of JSON, in which a control character has six bytes and a quote two.
   test.each([
-    ['control characters', '\u0001', 2 * 1024 * 1024],
-    ['quotes', '"', 6 * 1024 * 1024],
-    ['letters of three bytes', '\u20ac', 2.6 * 1024 * 1024],
-    ['text', 'Good morning.\n', 7 * 1024 * 1024],
-  ])('clips an attachment of %s only where the gateway’s limit needs it', async (_, unit, length) => {
+    ['clips', 'control characters', '\u0001', 2 * 1024 * 1024],
+    ['clips', 'quotes', '"', 6 * 1024 * 1024],
+    ['keeps', 'letters of three bytes', '\u20ac', 2.6 * 1024 * 1024],
+    ['keeps', 'text', 'Good morning.\n', 7 * 1024 * 1024],
+  ])('%s an attachment of many %s', async (effect, _content, unit, length) => {
     const agent = await start();
     gateway.answer(() => says('Read.'));
     const content = unit.repeat(length / unit.length);
-    const fitsGateway = Buffer.byteLength(JSON.stringify(content)) <= 10 * 1024 * 1024;
     const { sessionId } = await agent.client.sessions.execute({
       instructions: 'Read it.',
       attachments: [{ type: 'document', fileName: 'a.txt', contentType: 'text/plain', content }],
     });
     expect(gateway.requests).toHaveLength(1);
-    const types = (await events(agent, sessionId)).map(({ type }) => type);
-    expect(types.includes('run.warning')).toBe(!fitsGateway);
+    const types = (await eventsOf(agent, sessionId)).map(({ type }) => type);
+    expect(types.includes('run.warning')).toBe(effect === 'clips');
   });
 });
 
@@ -208,7 +209,7 @@ describe('a run of sessions.execute', () => {
     const agent = await start();
     gateway.answer((_, index) => (index === 0 ? calls({ name: 'files_list', input: {} }) : says('Empty.')));
     const { sessionId, runId } = await agent.client.sessions.execute({ instructions: 'Look around.' });
-    const log = await events(agent, sessionId);
+    const log = await eventsOf(agent, sessionId);
     expect(log.map(({ seq }) => seq)).toEqual(log.map((_, index) => index + 1));
     expect(log.map(({ type }) => type)).toEqual([
       'session.created',
@@ -230,21 +231,22 @@ describe('a run of sessions.execute', () => {
       'status.changed',
     ]);
     expect(log.at(-2)?.data).toMatchObject({ outcome: 'completed', finishReason: 'stop', error: null });
-    const [run] =
-      await agent.sql`select status, usage, settled_at is not null as settled from agent.sessions_runs where run_id = ${runId}`;
+    const [run] = await agent.sql`
+      select status, usage, settled_at is not null as is_settled from agent.sessions_runs
+      where run_id = ${runId}`;
     expect(run).toMatchObject({
       status: 'completed',
-      settled: true,
+      is_settled: true,
       usage: { inputTokens: 20, outputTokens: 6 },
     });
-    const [session] =
-      await agent.sql`select kind, head_seq, active_run_id from agent.sessions_sessions where session_id = ${sessionId}`;
+    const [session] = await agent.sql`
+      select kind, head_seq, active_run_id from agent.sessions_sessions where session_id = ${sessionId}`;
     expect({ ...session }).toEqual({ kind: 'execute', head_seq: log.length, active_run_id: null });
   });
 
   test('continues after failing tools, which the model sees', async () => {
     const agent = await start({ settings: { toolTimeoutMs: 200 } });
-    const names = ['throw', 'hang', 'rubbish', 'huge'];
+    const names = ['throw', 'hang', 'cycle', 'huge'];
     gateway.answer((_, index) =>
       index === 0
         ? calls(...names.map((name) => ({ name: `trouble_${name}`, input: {}, id: name })), {
@@ -262,11 +264,11 @@ describe('a run of sessions.execute', () => {
     expect(results).toEqual({
       throw: { type: 'error-text', value: 'The action failed.' },
       hang: { type: 'error-text', value: 'The action did not end within 0.2 seconds.' },
-      rubbish: { type: 'error-text', value: 'The action failed.' },
+      cycle: { type: 'error-text', value: 'The action failed.' },
       huge: { type: 'error-text', value: 'The result of the action is larger than 512 KiB.' },
       echo: { type: 'json', value: { text: 'fine' } },
     });
-    expect(JSON.stringify(await events(agent, result.sessionId))).not.toContain('sk-live');
+    expect(JSON.stringify(await eventsOf(agent, result.sessionId))).not.toContain('sk-live');
   });
 
   test('reports unknown tools and invalid input to the model', async () => {
@@ -298,7 +300,7 @@ describe('a run of sessions.execute', () => {
       value: 'The input does not fit: text is required.',
     });
     expect(results['broken']?.type).toBe('error-text');
-    const failures = (await events(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
+    const failures = (await eventsOf(agent, sessionId)).filter(({ type }) => type === 'tool.failed');
     expect(new Set(failures.map(({ data }) => data['toolCallId']))).toEqual(
       new Set(['broken', 'less', 'more', 'unknown']),
     );
@@ -321,7 +323,7 @@ describe('a run of sessions.execute', () => {
     gateway.answer(() => says('a\u0000b \\u0000 \ud83d\ude00'));
     const result = await agent.client.sessions.execute({ instructions: 'Speak \u0000 oddly.' });
     expect(result).toMatchObject({ text: 'a\u0000b \\u0000 \ud83d\ude00' });
-    const log = await events(agent, result.sessionId);
+    const log = await eventsOf(agent, result.sessionId);
     expect(log.find(({ type }) => type === 'message.completed')?.data).toMatchObject({
       message: { parts: [{ text: 'Speak \ufffd oddly.' }] },
     });
@@ -382,13 +384,13 @@ describe('sessions.execute and the gateway', () => {
     [504, { code: 'upstream_timeout', type: 'upstream_error' }, 504, 'upstream_timeout'],
   ])(
     'maps a gateway’s %i to a failed run without addresses or tokens',
-    async (status, error, expected, code) => {
+    async (status, error, expectedStatus, code) => {
       const agent = await start();
       gateway.answer(() => ({ status, error }));
       const response = await execute(agent, { instructions: 'Speak.' });
       const body = await response.text();
       expect([response.status, JSON.parse(body)]).toMatchObject([
-        expected,
+        expectedStatus,
         { success: false, error: { code } },
       ]);
       expect(body).not.toContain(gateway.url);
@@ -399,40 +401,38 @@ describe('sessions.execute and the gateway', () => {
     },
   );
 
-  test('answers 502 when the gateway is away or cuts its answer', async () => {
+  test('answers 502 when the gateway ends its answer early', async () => {
     const agent = await start();
-    gateway.answer((_, index) =>
-      index === 0
-        ? {
-            respond: async (response) =>
-              void response
-                .writeHead(200, { 'content-type': 'text/event-stream' })
-                .end('data: {"type":"text-start","id":"t"}\n\n'),
-          }
-        : {
-            parts: [
-              {
-                type: 'error',
-                error: { type: 'upstream_error', code: 'upstream_failed', message: 'It broke.' },
-              },
-              {
-                type: 'finish',
-                finishReason: { unified: 'error' },
-                usage: { inputTokens: {}, outputTokens: {} },
-              },
-            ],
-          },
-    );
+    gateway.answer(() => ({
+      respond: async (response) =>
+        void response
+          .writeHead(200, { 'content-type': 'text/event-stream' })
+          .end('data: {"type":"text-start","id":"t"}\n\n'),
+    }));
     await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
       status: 502,
       code: 'upstream_truncated',
     });
+  });
+
+  test('answers 502 for an error within the answer of the gateway', async () => {
+    const agent = await start();
+    const error = { type: 'upstream_error', code: 'upstream_failed', message: 'It broke.' };
+    gateway.answer(() => ({
+      parts: [
+        { type: 'error', error },
+        { type: 'finish', finishReason: { unified: 'error' }, usage: { inputTokens: {}, outputTokens: {} } },
+      ],
+    }));
     await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
       status: 502,
       code: 'upstream_failed',
     });
-    const offlineAgent = await start({ gatewayUrl: 'http://127.0.0.1:1' });
-    await expect(offlineAgent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
+  });
+
+  test('answers 502 when the gateway does not listen', async () => {
+    const agent = await start({ gatewayUrl: 'http://127.0.0.1:1' });
+    await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({
       status: 502,
       code: 'upstream_failed',
     });
@@ -461,7 +461,7 @@ describe('a run beyond its request', () => {
     const { promise, resolve } = Promise.withResolvers<void>();
     const request = Promise.withResolvers<void>();
     gateway.answer((_, index) => {
-      if (index > 0) return says('Nobody listens.');
+      if (index > 0) return says('Written.');
       return {
         async respond(response) {
           request.resolve();
@@ -473,11 +473,12 @@ describe('a run beyond its request', () => {
         },
       };
     });
-    const hangUp = new AbortController();
-    const call = agent.client.sessions.execute({ instructions: 'Write.' }, { signal: hangUp.signal });
+    const caller = new AbortController();
+    const call = agent.client.sessions.execute({ instructions: 'Write.' }, { signal: caller.signal });
+    // It may fail before its rejection is checked below.
     call.catch(() => {});
     await request.promise;
-    hangUp.abort();
+    caller.abort();
     await expect(call).rejects.toThrow(/abort/i);
     resolve();
     const [run] = await runsOf(agent);
@@ -489,11 +490,9 @@ describe('a run beyond its request', () => {
     const agent = await start({ settings: { drainMs: 1_200 } });
     const request = Promise.withResolvers<void>();
     gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
-    const call = agent.client.sessions.execute({ instructions: 'Wait.' });
-    call.catch(() => {});
+    const outcome = Promise.allSettled([agent.client.sessions.execute({ instructions: 'Wait.' })]);
     await request.promise;
     const [run] = await runsOf(agent);
-    const outcome = Promise.allSettled([call]);
     agents.splice(agents.indexOf(agent), 1);
     await agent.close();
     const [rejection] = await outcome;
@@ -510,6 +509,7 @@ describe('a run beyond its request', () => {
     const request = Promise.withResolvers<void>();
     gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
     const firstRun = agent.client.sessions.execute({ instructions: 'Wait.' });
+    // The end of the test interrupts it.
     firstRun.catch(() => {});
     await request.promise;
     await expect(agent.client.sessions.execute({ instructions: 'Me too.' })).rejects.toMatchObject({
