@@ -13,7 +13,7 @@ import { eventStore } from '../../../src/agent/sessions/event-log/store.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { TestAgent } from '../../support/agent.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
-import { collect, openWorld, type World } from '../../support/session-world.ts';
+import { collect, openWorld, seqs, type World } from '../../support/session-world.ts';
 
 let world: World;
 beforeAll(async () => {
@@ -38,6 +38,24 @@ async function createSessionWithRun(): Promise<{ agent: TestAgent; events: Sessi
   return { agent, events: await eventsOf(agent, 's') };
 }
 
+/** Such a session, archived and folded; the events are those before. */
+async function createFoldedSession(): ReturnType<typeof createSessionWithRun> {
+  const session = await createSessionWithRun();
+  await session.agent.client.sessions.update({ sessionId: 's', archived: true });
+  await fold(session.agent);
+  return session;
+}
+
+const seqOfSpeech = (events: readonly SessionEvent[]): number =>
+  events.find((event) => event.type === 'part.ended')?.seq ?? 0;
+
+/** Forks the session at one of its folded events. */
+async function forkWithin({ client }: TestAgent, events: readonly SessionEvent[]): Promise<string> {
+  const fork = await client.sessions.fork({ sessionId: 's', seq: seqOfSpeech(events) });
+  if ('dryRun' in fork) throw new Error('No fork was made.');
+  return fork.id;
+}
+
 async function eventsOf({ client }: TestAgent, sessionId: string, after = 0): Promise<SessionEvent[]> {
   const events = await collect(client.sessions.follow({ sessionId, after, until: 'idle' }));
   return events.filter((event) => 'seq' in event);
@@ -58,39 +76,35 @@ async function recordOf({ database, name }: TestAgent, id: string): Promise<Sess
 }
 
 /** The types of the folded events, and the bytes of the session's log. */
-async function readStoredSize(agent: TestAgent): Promise<{ folded: string[]; bytes: number }> {
+async function readLogSize(agent: TestAgent): Promise<{ foldedTypes: string[]; bytes: number }> {
   const { key } = await recordOf(agent, 's');
   const rows = await agent.database.sql<{ type: string; is_folded: boolean; bytes: number }[]>`
     select type, folded is not null as is_folded, octet_length(data::text) as bytes from agent.sessions_events
     where session_id = ${key} order by seq`;
   return {
-    folded: rows.flatMap(({ type, is_folded: isFolded }) => (isFolded ? [type] : [])),
+    foldedTypes: rows.flatMap(({ type, is_folded: isFolded }) => (isFolded ? [type] : [])),
     bytes: rows.reduce((sum, { bytes }) => sum + bytes, 0),
   };
 }
 
-describe('a session at rest', () => {
+describe('a folded session', () => {
   test('shows the same events with each text stored once', async () => {
     const { agent, events } = await createSessionWithRun();
     const messages = await agent.client.sessions.listMessages({ sessionId: 's' });
     await agent.client.sessions.update({ sessionId: 's', archived: true });
-    const sizeBefore = await readStoredSize(agent);
+    const sizeBefore = await readLogSize(agent);
     await fold(agent);
-    const sizeAfter = await readStoredSize(agent);
-    expect(sizeAfter.folded).toEqual(['tool.started', 'tool.output', 'part.ended']);
+    const sizeAfter = await readLogSize(agent);
+    expect(sizeAfter.foldedTypes).toEqual(['tool.started', 'tool.output', 'part.ended']);
     expect(sizeAfter.bytes).toBeLessThan(sizeBefore.bytes * 0.7);
     const foldedEvents = await eventsOf(agent, 's');
     expect(foldedEvents.slice(0, events.length)).toEqual(events);
-    expect(foldedEvents.map((event) => 'seq' in event && event.seq)).toEqual(
-      foldedEvents.map((_, index) => index + 1),
-    );
+    expect(seqs(foldedEvents)).toEqual(foldedEvents.map((_, index) => index + 1));
     expect((await agent.client.sessions.listMessages({ sessionId: 's' })).items).toEqual(messages.items);
   });
 
   test('continues from a cursor within its folded events', async () => {
-    const { agent, events } = await createSessionWithRun();
-    await agent.client.sessions.update({ sessionId: 's', archived: true });
-    await fold(agent);
+    const { agent, events } = await createFoldedSession();
     for (const [index, event] of events.entries()) {
       const afterSeq = 'seq' in event ? event.seq : 0;
       expect((await eventsOf(agent, 's', afterSeq))[0]).toEqual(events[index + 1] ?? expect.anything());
@@ -98,9 +112,7 @@ describe('a session at rest', () => {
   });
 
   test('gives the model an output again', async () => {
-    const { agent, events } = await createSessionWithRun();
-    await agent.client.sessions.update({ sessionId: 's', archived: true });
-    await fold(agent);
+    const { agent, events } = await createFoldedSession();
     const output = events.findLast((event) => event.type === 'tool.output');
     const session = await recordOf(agent, 's');
     expect(await eventStore(agent.database).toolOutput(segmentsOf(session), output?.seq ?? 0)).toEqual(
@@ -108,32 +120,42 @@ describe('a session at rest', () => {
     );
   });
 
-  test('is outlived by a fork within its folded events', async () => {
-    const { agent, events } = await createSessionWithRun();
-    await agent.client.sessions.update({ sessionId: 's', archived: true });
-    await fold(agent);
-    const cutSeq = events.find((event) => event.type === 'part.ended')?.seq ?? 0;
-    const { id } = (await agent.client.sessions.fork({ sessionId: 's', seq: cutSeq })) as { id: string };
-    expect((await eventsOf(agent, id)).slice(0, cutSeq)).toMatchObject(
-      events.slice(0, cutSeq).map((event) => ({ ...event, sessionId: expect.any(String) })),
+  test('shows its folded events in a fork', async () => {
+    const { agent, events } = await createFoldedSession();
+    const id = await forkWithin(agent, events);
+    const forkSeq = seqOfSpeech(events);
+    expect((await eventsOf(agent, id)).slice(0, forkSeq)).toMatchObject(
+      events.slice(0, forkSeq).map((event) => ({ ...event, sessionId: expect.any(String) })),
     );
     const { items } = await agent.client.sessions.listMessages({ sessionId: id });
     expect(items.at(-1)?.parts.at(-1)).toMatchObject({ type: 'text', text: speech });
+  });
+
+  test('leaves its events to a fork that has copied them', async () => {
+    const { agent, events } = await createFoldedSession();
+    const id = await forkWithin(agent, events);
     const history = await eventsOf(agent, id);
     const record = await recordOf(agent, id);
     await agent.database.tx((tx) => copyAncestors({ tx, appended: [], applied: [] }, record));
     await agent.client.sessions.remove({ sessionId: 's' });
     expect(await eventsOf(agent, id)).toEqual(history);
   });
+});
 
-  test('is archived or idle for a day', async () => {
+describe('foldSessionsAtRest', () => {
+  test('leaves a session with a run within the last day', async () => {
     const { agent } = await createSessionWithRun();
     await fold(agent);
-    expect((await readStoredSize(agent)).folded).toEqual([]);
+    expect((await readLogSize(agent)).foldedTypes).toEqual([]);
+  });
+
+  test('folds a session that was idle for a day', async () => {
+    const { agent } = await createSessionWithRun();
     const { key } = await recordOf(agent, 's');
-    await agent.database
-      .sql`update agent.sessions_sessions set updated_at = updated_at - interval '25 hours' where session_id = ${key}`;
+    await agent.sql`
+      update agent.sessions_sessions set updated_at = updated_at - interval '25 hours'
+      where session_id = ${key}`;
     await fold(agent);
-    expect((await readStoredSize(agent)).folded).toHaveLength(3);
+    expect((await readLogSize(agent)).foldedTypes).toHaveLength(3);
   });
 });
