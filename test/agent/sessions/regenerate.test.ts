@@ -2,7 +2,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { UiMessage } from '@townhall/agent';
 import { calls, says, type StreamRequest } from '../../support/scripted-gateway.ts';
-import { collect, holdAnswer, openWorld, type World } from '../../support/session-world.ts';
+import {
+  collect,
+  holdAnswer,
+  openWorld,
+  type ControlledAnswer,
+  type World,
+} from '../../support/session-world.ts';
 import type { TestAgent } from '../../support/agent.ts';
 
 let world: World;
@@ -195,7 +201,15 @@ describe('sessions.regenerate', () => {
 });
 
 describe('sessions.listMessages', () => {
-  test('has the state of each input, as forks do', async () => {
+  const inputs = [
+    ['Running.', undefined],
+    ['Waiting.', 'waiting'],
+    ['Dropped.', 'cancelled'],
+    ['Late.', 'expired'],
+  ];
+
+  /** A session with one input in each of these states. */
+  async function queueInputs(): Promise<{ agent: TestAgent; modelAnswer: ControlledAnswer }> {
     const agent = await world.start();
     const { client } = agent;
     const modelAnswer = holdAnswer();
@@ -214,26 +228,32 @@ describe('sessions.listMessages', () => {
       client.sessions.follow({ sessionId: 's' }),
       (event) => event.type === 'run.settled' && event.outcome === 'expired',
     );
-    const inputs = [
-      ['Running.', undefined],
-      ['Waiting.', 'waiting'],
-      ['Dropped.', 'cancelled'],
-      ['Late.', 'expired'],
-    ];
+    return { agent, modelAnswer };
+  }
+
+  test('has the state of each input', async () => {
+    const { agent, modelAnswer } = await queueInputs();
     expect(await listMessages(agent, 's')).toEqual(inputs);
+    modelAnswer.end();
+    await untilIdle(agent);
+    expect((await listMessages(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
+  });
+
+  test('shows a waiting input as cancelled in a fork', async () => {
+    const { agent, modelAnswer } = await queueInputs();
+    const { client } = agent;
     const fork = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
     const inFork = inputs.map(([text, status]) => [text, status === 'waiting' ? 'cancelled' : status]);
     expect((await listMessages(agent, fork.id)).filter(([text]) => text !== '')).toEqual(inFork);
     const events = await collect(client.sessions.follow({ sessionId: fork.id, until: 'idle' }));
-    const openParts = new Set<string>();
+    const queueItemIds = new Set<string>();
     for (const event of events) {
-      if (event.type === 'queue.added') openParts.add(event.queueItemId);
-      if (event.type === 'queue.removed') openParts.delete(event.queueItemId);
+      if (event.type === 'queue.added') queueItemIds.add(event.queueItemId);
+      if (event.type === 'queue.removed') queueItemIds.delete(event.queueItemId);
     }
-    expect([...openParts]).toEqual([]);
+    expect([...queueItemIds]).toEqual([]);
     modelAnswer.end();
     await untilIdle(agent);
-    expect((await listMessages(agent, 's')).filter(([, status]) => status === 'waiting')).toEqual([]);
   });
 
   test('shows a denied call as denied', async () => {
