@@ -47,24 +47,24 @@ test(
     }
 
     const stayingClient = client();
-    const dyingClient = client();
-    const speakingClient = client('Tell me of the hall.');
+    const killedClient = client();
+    const promptingClient = client('Tell me of the hall.');
     await answer.request;
     answer.say('It is ');
-    for (const { lines } of [stayingClient, dyingClient])
+    for (const { lines } of [stayingClient, killedClient])
       await expect.poll(() => lines().length, { timeout: 60_000 }).toBe(1);
-    await kill(dyingClient.child);
-    const [lastLine] = dyingClient.lines();
-    const secondClient = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
+    await kill(killedClient.child);
+    const [lastLine] = killedClient.lines();
+    const restartedClient = client('--after', /^\d+/.exec(lastLine ?? '')?.[0] ?? '');
     answer.say('open.');
     answer.end();
     // The client that prompts exits after the answer.
-    await speakingClient.closed;
-    expect(speakingClient.child.exitCode).toBe(0);
+    await promptingClient.closed;
+    expect(promptingClient.child.exitCode).toBe(0);
     await expect.poll(() => stayingClient.lines().length, { timeout: 60_000 }).toBe(2);
-    await expect.poll(() => secondClient.lines().length, { timeout: 60_000 }).toBe(1);
-    expect([...dyingClient.lines(), ...secondClient.lines()]).toEqual(stayingClient.lines());
-    expect(speakingClient.lines()).toEqual(stayingClient.lines());
+    await expect.poll(() => restartedClient.lines().length, { timeout: 60_000 }).toBe(1);
+    expect([...killedClient.lines(), ...restartedClient.lines()]).toEqual(stayingClient.lines());
+    expect(promptingClient.lines()).toEqual(stayingClient.lines());
     expect(stayingClient.lines().map((line) => line.replace(/^\d+ +/, ''))).toEqual([
       'You    Tell me of the hall.',
       'Agent  It is open.',

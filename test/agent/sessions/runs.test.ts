@@ -1,5 +1,5 @@
-// Runs beyond their answer: compaction when the context fills, hooks of plugins, expiry of
-// inputs, and retries of failed steps.
+// Runs: compaction when the context fills, hooks of plugins, expiry of inputs, and retries of
+// failed steps.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { AgentClient } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
@@ -159,8 +159,8 @@ describe('a run', () => {
       text: 'soon or never',
       expiresInMs: 3_000,
     });
-    const patientRun = await client.sessions.prompt({ sessionId: 's', text: 'patient' });
-    expect([expiringRun.queuePosition, patientRun.queuePosition]).toEqual([1, 2]);
+    const nextRun = await client.sessions.prompt({ sessionId: 's', text: 'next' });
+    expect([expiringRun.queuePosition, nextRun.queuePosition]).toEqual([1, 2]);
     await expect
       .poll(async () => (await client.sessions.getRun({ sessionId: 's', runId: expiringRun.runId })).status)
       .toBe('expired');
@@ -179,7 +179,7 @@ describe('a run', () => {
     expect(
       events.find((event) => event.type === 'queue.removed' && event.runId === expiringRun.runId),
     ).toMatchObject({ reason: 'expired' });
-    expect(await client.sessions.getRun({ sessionId: 's', runId: patientRun.runId })).toMatchObject({
+    expect(await client.sessions.getRun({ sessionId: 's', runId: nextRun.runId })).toMatchObject({
       status: 'completed',
     });
     expect(JSON.stringify(world.gateway.requests.map(({ prompt }) => prompt))).not.toContain('soon or never');
