@@ -3,8 +3,15 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { SessionEvent } from '@townhall/agent';
-import { definePlugin } from '../../../src/agent/plugins/index.ts';
+import {
+  hasType,
+  type AgentClient,
+  type PartsPrompt,
+  type Run,
+  type SessionEvent,
+  type TextPrompt,
+} from '@townhall/agent';
+import { definePlugin, type Plugin } from '../../../src/agent/plugins/index.ts';
 import { fileTokens, pictureSize } from '../../../src/agent/sessions/model-loop/prompt/media-tokens.ts';
 import {
   calls,
@@ -48,7 +55,7 @@ const isSummaryRequest = ({ prompt }: StreamRequest): boolean =>
   /Sum up the conversation/.test(JSON.stringify(prompt.at(-1)));
 
 /** Reads one page per step, and answers requests for summaries. */
-function readsPages(count: number, length?: number): (request: StreamRequest) => ScriptedAnswer {
+function readPages(count: number, length?: number): (request: StreamRequest) => ScriptedAnswer {
   let page = 0;
   return (request) => {
     if (isSummaryRequest(request)) return says(`Summary at page ${page}.`);
@@ -59,19 +66,29 @@ function readsPages(count: number, length?: number): (request: StreamRequest) =>
   };
 }
 
-type Client = Awaited<ReturnType<World['start']>>['client'];
-
-async function eventsOf(client: Client, sessionId: string): Promise<SessionEvent[]> {
-  return collect(client.sessions.follow({ sessionId, until: 'idle' }));
+/** A client of a new agent with a session `s`. */
+async function startSession(plugins: readonly Plugin[] = []): Promise<AgentClient> {
+  const { client } = await world.start({ needs: { plugins } });
+  await client.sessions.create({ id: 's' });
+  return client;
 }
 
-const hasType =
-  <Type extends SessionEvent['type']>(type: Type) =>
-  (event: SessionEvent): event is Extract<SessionEvent, { type: Type }> =>
-    event.type === type;
+/** Prompts the session `s` and returns the run after its end. */
+async function runPrompt(client: AgentClient, input: TextPrompt | PartsPrompt): Promise<Run> {
+  const { runId } = await client.sessions.prompt({ sessionId: 's', ...input }, wait);
+  return client.sessions.getRun({ sessionId: 's', runId });
+}
+
+const eventsOf = (client: AgentClient): Promise<SessionEvent[]> =>
+  collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+
+const tooLong: ScriptedAnswer = {
+  status: 400,
+  error: { code: 'upstream_refused', message: 'prompt is too long' },
+};
 
 describe('a long output of a tool', () => {
-  test('is shown by its ends', async () => {
+  test('is shown by its ends and readable in parts', async () => {
     const length = 120_000;
     let step = 0;
     world.gateway.answer((request) => {
@@ -83,17 +100,16 @@ describe('a long output of a tool', () => {
       );
       return calls({ name: 'context_read', input: { seq, offset: 60_000, length: 100 }, id: 'middle' });
     });
-    const { client } = await world.start({ createOptions: { plugins: [reader] } });
-    await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+    const client = await startSession([reader]);
+    await runPrompt(client, { text: 'Read.' });
     const prompt = JSON.stringify(toolResults(world.gateway.requests[1] as StreamRequest));
     expect(prompt).toMatch(/\d+ characters are left out here\. Read them with context_read/);
     expect(prompt.length).toBeLessThan(60_000);
-    const events = await eventsOf(client, 's');
-    const read = (toolCallId: string) =>
+    const events = await eventsOf(client);
+    const outputOf = (toolCallId: string) =>
       events.find((event) => event.type === 'tool.output' && event.toolCallId === toolCallId);
-    expect(read('long')).toMatchObject({ output: pageOf(1, length) });
-    expect(read('middle')).toMatchObject({
+    expect(outputOf('long')).toMatchObject({ output: pageOf(1, length) });
+    expect(outputOf('middle')).toMatchObject({
       output: { text: pageOf(1, length).slice(60_000, 60_100), totalCharacters: length, nextOffset: 60_100 },
     });
   });
@@ -102,19 +118,17 @@ describe('a long output of a tool', () => {
 describe('old outputs of tools', () => {
   test('become notes whose output the model can read', async () => {
     world.gateway.catalog([{ id: model, context_window: 16_000 }]);
-    const pages = readsPages(20);
-    let hasAsked = false;
+    const pages = readPages(20);
+    let hasReadNote = false;
     world.gateway.answer((request) => {
       const seqInNote = /"seq\\?": (\d+)/.exec(JSON.stringify(toolResults(request)[0]))?.[1];
-      if (seqInNote === undefined || hasAsked) return pages(request);
-      hasAsked = true;
+      if (seqInNote === undefined || hasReadNote) return pages(request);
+      hasReadNote = true;
       return calls({ name: 'context_read', input: { seq: Number(seqInNote) }, id: 'again' });
     });
-    const { client } = await world.start({ createOptions: { plugins: [reader] } });
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
-    const events = await eventsOf(client, 's');
+    const client = await startSession([reader]);
+    expect(await runPrompt(client, { text: 'Read.' })).toMatchObject({ status: 'completed' });
+    const events = await eventsOf(client);
     const prunings = events.filter(hasType('context.pruned'));
     expect(prunings.length).toBeGreaterThan(0);
     expect(prunings[0]).toMatchObject({ minCharacters: 1_000 });
@@ -133,12 +147,11 @@ describe('old outputs of tools', () => {
 
   test('stay notes in the next run', async () => {
     world.gateway.catalog([{ id: model, context_window: 16_000 }]);
-    world.gateway.answer(readsPages(20));
-    const { client } = await world.start({ createOptions: { plugins: [reader] } });
-    await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+    world.gateway.answer(readPages(20));
+    const client = await startSession([reader]);
+    await runPrompt(client, { text: 'Read.' });
     const promptBefore = promptBytes(world.gateway.bodies.at(-1) as string);
-    await client.sessions.prompt({ sessionId: 's', text: 'And?' }, wait);
+    await runPrompt(client, { text: 'And?' });
     expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, promptBefore.length)).toEqual(
       promptBefore,
     );
@@ -151,11 +164,10 @@ describe('a run of many steps', () => {
 
   test('summarizes the steps between its input and the last ones', async () => {
     world.gateway.catalog([{ id: model, context_window: 12_000 }]);
-    world.gateway.answer(readsPages(50, shortLength));
-    const { client } = await world.start({ createOptions: { plugins: [reader] } });
-    await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
-    const events = await eventsOf(client, 's');
+    world.gateway.answer(readPages(50, shortLength));
+    const client = await startSession([reader]);
+    await runPrompt(client, { text: 'Read all pages.' });
+    const events = await eventsOf(client);
     const compactions = events.filter(hasType('compaction.ended'));
     expect(compactions.length).toBeGreaterThan(0);
     expect(compactions[0]).toMatchObject({
@@ -170,14 +182,14 @@ describe('a run of many steps', () => {
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items[1]?.parts.filter(({ type }) => type === 'dynamic-tool')).toHaveLength(50);
     const promptBefore = promptBytes(world.gateway.bodies.at(-1) as string);
-    await client.sessions.prompt({ sessionId: 's', text: 'And?' }, wait);
+    await runPrompt(client, { text: 'And?' });
     expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, promptBefore.length)).toEqual(
       promptBefore,
     );
   });
 
   test('shortens after the error of a model whose window is unknown', async () => {
-    const pages = readsPages(30, shortLength);
+    const pages = readPages(30, shortLength);
     world.gateway.answer((request) =>
       JSON.stringify(request.prompt).length > 30_000
         ? {
@@ -189,10 +201,8 @@ describe('a run of many steps', () => {
           }
         : pages(request),
     );
-    const { client } = await world.start({ createOptions: { plugins: [reader] } });
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+    const client = await startSession([reader]);
+    expect(await runPrompt(client, { text: 'Read all pages.' })).toMatchObject({
       status: 'completed',
       text: 'Read them all.',
     });
@@ -212,28 +222,21 @@ describe('a prompt that no summary shortens', () => {
       },
     },
   });
-  const refusal = {
-    status: 400,
-    error: { code: 'upstream_refused', message: 'prompt is too long' },
-  };
 
   test('is summarized only where that frees a tenth of the window', async () => {
     world.gateway.catalog([{ id: model, context_window: 14_000 }]);
-    world.gateway.answer(readsPages(30, 900));
-    const { client } = await world.start({ createOptions: { plugins: [reader, wordyPlugin] } });
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read all pages.' }, wait);
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    world.gateway.answer(readPages(30, 900));
+    const client = await startSession([reader, wordyPlugin]);
+    expect(await runPrompt(client, { text: 'Read all pages.' })).toMatchObject({ status: 'completed' });
     expect(world.gateway.requests.filter(isSummaryRequest).length).toBeLessThanOrEqual(8);
   });
 
   test('ends the run with an error that says what fills the window', async () => {
     world.gateway.catalog([{ id: model, context_window: 14_000 }]);
-    world.gateway.answer(() => refusal);
-    const { client } = await world.start({ createOptions: { plugins: [reader, wordyPlugin] } });
-    await client.sessions.create({ id: 's' });
+    world.gateway.answer(() => tooLong);
+    const client = await startSession([reader, wordyPlugin]);
     const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' });
-    await eventsOf(client, 's');
+    await eventsOf(client);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
       status: 'failed',
       error: {
@@ -247,17 +250,13 @@ describe('a prompt that no summary shortens', () => {
   });
 });
 
-test('a length error removes no output that the model has yet to read', async () => {
-  const pages = readsPages(1, 120_000);
+test('a length error removes no output that the model has not read', async () => {
+  const pages = readPages(1, 120_000);
   world.gateway.answer((request) =>
-    JSON.stringify(request.prompt).length > 100_000
-      ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
-      : pages(request),
+    JSON.stringify(request.prompt).length > 100_000 ? tooLong : pages(request),
   );
-  const { client } = await world.start({ createOptions: { plugins: [reader] } });
-  await client.sessions.create({ id: 's' });
-  const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
-  expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+  const client = await startSession([reader]);
+  expect(await runPrompt(client, { text: 'Read.' })).toMatchObject({ status: 'completed' });
   expect(JSON.stringify(toolResults(world.gateway.requests.at(-1) as StreamRequest))).toContain('Page 1.');
 });
 
@@ -268,15 +267,11 @@ describe('a summary', () => {
       { id: 'acme/small', context_window: 8_000 },
     ]);
     world.gateway.answer((request) => says(isSummaryRequest(request) ? 'They read a book.' : 'Read.'));
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
+    const client = await startSession();
     for (let chapter = 1; chapter <= 4; chapter += 1)
-      await client.sessions.prompt(
-        { sessionId: 's', text: pageOf(chapter, 20_000), model: 'acme/large' },
-        wait,
-      );
+      await runPrompt(client, { text: pageOf(chapter, 20_000), model: 'acme/large' });
     world.gateway.requests.splice(0);
-    await client.sessions.prompt({ sessionId: 's', text: 'And?', model: 'acme/small' }, wait);
+    await runPrompt(client, { text: 'And?', model: 'acme/small' });
     const summaries = world.gateway.requests.filter(isSummaryRequest);
     expect(summaries.length).toBeGreaterThan(1);
     for (const { prompt } of summaries) expect(JSON.stringify(prompt).length / 4).toBeLessThan(8_000);
@@ -286,16 +281,13 @@ describe('a summary', () => {
   test('is requested in smaller pieces after a length error', async () => {
     world.gateway.answer((request) => {
       if (!isSummaryRequest(request)) return says('Read.');
-      return JSON.stringify(request.prompt).length > 30_000
-        ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
-        : says('They read a book.');
+      return JSON.stringify(request.prompt).length > 30_000 ? tooLong : says('They read a book.');
     });
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
+    const client = await startSession();
     for (let chapter = 1; chapter <= 4; chapter += 1)
-      await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
+      await runPrompt(client, { text: pageOf(chapter, 20_000) });
     const { runId } = await client.sessions.compact({ sessionId: 's' });
-    const events = await eventsOf(client, 's');
+    const events = await eventsOf(client);
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
     expect(events.find(hasType('compaction.ended'))).toMatchObject({ summary: 'They read a book.' });
   });
@@ -318,8 +310,8 @@ describe('a summary', () => {
     );
     await client.sessions.create({ id: 's' });
     for (let chapter = 1; chapter <= 3; chapter += 1)
-      await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
-    expect((await eventsOf(client, 's')).some(hasType('compaction.started'))).toBe(false);
+      await runPrompt(client, { text: pageOf(chapter, 20_000) });
+    expect((await eventsOf(client)).some(hasType('compaction.started'))).toBe(false);
   });
 
   test('is a clipped transcript when the model refuses to write one', async () => {
@@ -328,26 +320,22 @@ describe('a summary', () => {
       if (!isSummaryRequest(request)) return says('Read.');
       return { status: 400, error: { code: 'upstream_refused', message: 'I would rather not.' } };
     });
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
+    const client = await startSession();
     for (let chapter = 1; chapter <= 4; chapter += 1) {
-      const { runId } = await client.sessions.prompt({ sessionId: 's', text: pageOf(chapter, 20_000) }, wait);
-      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+      expect(await runPrompt(client, { text: pageOf(chapter, 20_000) })).toMatchObject({
+        status: 'completed',
+      });
     }
-    const compaction = (await eventsOf(client, 's')).find(hasType('compaction.ended'));
+    const compaction = (await eventsOf(client)).find(hasType('compaction.ended'));
     expect(compaction?.summary).toContain('Page 1.');
   });
 
   test('contains no file', async () => {
     world.gateway.answer((request) => says(isSummaryRequest(request) ? 'A picture.' : 'Seen.'));
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
-    await client.sessions.prompt(
-      { sessionId: 's', parts: [{ type: 'text', text: 'Look.' }, picture()] },
-      wait,
-    );
+    const client = await startSession();
+    await runPrompt(client, { parts: [{ type: 'text', text: 'Look.' }, picture()] });
     await client.sessions.compact({ sessionId: 's' });
-    await eventsOf(client, 's');
+    await eventsOf(client);
     const request = world.gateway.requests.find(isSummaryRequest);
     expect(JSON.stringify(request?.prompt)).toContain('photo.png');
     expect(JSON.stringify(request?.prompt)).not.toContain('"file"');
@@ -374,20 +362,22 @@ function picture(bytes = 0) {
 }
 
 describe('a picture', () => {
-  test('counts by its pixels', async () => {
+  test('counts by its pixels and not by its bytes', () => {
     expect(pictureSize(png(800, 600))).toEqual({ width: 800, height: 600 });
     expect(fileTokens('image/png', png(800, 600, 3_000_000))).toBe(640);
+  });
+
+  test('counts 1,600 tokens at most', () => {
     expect(fileTokens('image/png', png(8_000, 6_000))).toBeLessThanOrEqual(1_600);
+  });
+
+  test('causes no compaction by its bytes', async () => {
     world.gateway.catalog([{ id: model, context_window: 16_000 }]);
     world.gateway.answer(() => says('Seen.'));
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
+    const client = await startSession();
     for (let index = 0; index < 3; index += 1)
-      await client.sessions.prompt(
-        { sessionId: 's', parts: [{ type: 'text', text: 'Look.' }, picture(1_000_000)] },
-        wait,
-      );
-    expect((await eventsOf(client, 's')).some(({ type }) => type === 'compaction.started')).toBe(false);
+      await runPrompt(client, { parts: [{ type: 'text', text: 'Look.' }, picture(1_000_000)] });
+    expect((await eventsOf(client)).some(({ type }) => type === 'compaction.started')).toBe(false);
     const { contextWindow } = await client.sessions.getSystem({ sessionId: 's' });
     expect(contextWindow.used).toBeLessThan(10_000);
   });
@@ -395,20 +385,19 @@ describe('a picture', () => {
   test('is left out for a text-only model alone', async () => {
     world.gateway.catalog([
       { id: 'acme/text', context_window: 64_000, inputs: ['text'] },
-      { id: 'acme/eyes', context_window: 64_000, inputs: ['text', 'image'] },
+      { id: 'acme/vision', context_window: 64_000, inputs: ['text', 'image'] },
     ]);
     world.gateway.answer(() => says('Seen.'));
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
+    const client = await startSession();
     const parts = [{ type: 'text' as const, text: 'Look.' }, picture()];
-    await client.sessions.prompt({ sessionId: 's', parts, model: 'acme/eyes' }, wait);
+    await runPrompt(client, { parts, model: 'acme/vision' });
     expect(world.gateway.bodies.at(-1)).toContain(png(800, 600));
-    await client.sessions.prompt({ sessionId: 's', text: 'What was it?', model: 'acme/text' }, wait);
+    await runPrompt(client, { text: 'What was it?', model: 'acme/text' });
     expect(world.gateway.bodies.at(-1)).not.toContain(png(800, 600));
     expect(world.gateway.bodies.at(-1)).toContain('800×600 pixels) was left out here');
-    await client.sessions.prompt({ sessionId: 's', text: 'Again.', model: 'acme/eyes' }, wait);
+    await runPrompt(client, { text: 'Again.', model: 'acme/vision' });
     expect(world.gateway.bodies.at(-1)).toContain(png(800, 600));
-    const warnings = (await eventsOf(client, 's')).filter(hasType('run.warning'));
+    const warnings = (await eventsOf(client)).filter(hasType('run.warning'));
     expect(warnings).toMatchObject([
       { code: 'input_left_out', message: expect.stringContaining('photo.png') as string },
     ]);
@@ -416,15 +405,11 @@ describe('a picture', () => {
 
   test('is left out of a prompt that nothing else shortens', async () => {
     world.gateway.answer((request) =>
-      JSON.stringify(request.prompt).includes('"type":"file"')
-        ? { status: 400, error: { code: 'upstream_refused', message: 'prompt is too long' } }
-        : says('Seen.'),
+      JSON.stringify(request.prompt).includes('"type":"file"') ? tooLong : says('Seen.'),
     );
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
+    const client = await startSession();
     const parts = [{ type: 'text' as const, text: 'Look.' }, picture()];
-    const { runId } = await client.sessions.prompt({ sessionId: 's', parts }, wait);
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'Seen.' });
+    expect(await runPrompt(client, { parts })).toMatchObject({ text: 'Seen.' });
   });
 
   test('is left out once the model has refused it', async () => {
@@ -439,14 +424,11 @@ describe('a picture', () => {
           }
         : says('Seen.'),
     );
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt(
-      { sessionId: 's', parts: [{ type: 'text', text: 'Look.' }, picture()], model: 'acme/text' },
-      wait,
-    );
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ text: 'Seen.' });
-    await client.sessions.prompt({ sessionId: 's', text: 'And?', model: 'acme/text' }, wait);
+    const client = await startSession();
+    expect(
+      await runPrompt(client, { parts: [{ type: 'text', text: 'Look.' }, picture()], model: 'acme/text' }),
+    ).toMatchObject({ text: 'Seen.' });
+    await runPrompt(client, { text: 'And?', model: 'acme/text' });
     // The second run did not try it again.
     expect(world.gateway.requests).toHaveLength(3);
   });
@@ -463,7 +445,7 @@ describe('a conversation that a provider would refuse as a whole', () => {
               (name) => name === undefined || /^[A-Za-z0-9_-]{1,64}$/.test(name as string),
             ),
       );
-  const withStrictPairs = (next: (request: StreamRequest) => ScriptedAnswer) => (request: StreamRequest) =>
+  const withStrictNames = (next: (request: StreamRequest) => ScriptedAnswer) => (request: StreamRequest) =>
     acceptsNames(request)
       ? next(request)
       : {
@@ -475,15 +457,13 @@ describe('a conversation that a provider would refuse as a whole', () => {
     'is accepted after a call of the tool %j',
     async (name) => {
       world.gateway.answer(
-        withStrictPairs((request) =>
+        withStrictNames((request) =>
           toolResults(request).length === 0 ? calls({ name, input: {}, id: 'call|1:ü' }) : says('Done.'),
         ),
       );
-      const { client } = await world.start();
-      await client.sessions.create({ id: 's' });
+      const client = await startSession();
       for (const text of ['Go.', 'Again.']) {
-        const { runId } = await client.sessions.prompt({ sessionId: 's', text }, wait);
-        expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+        expect(await runPrompt(client, { text })).toMatchObject({
           status: 'completed',
         });
       }
@@ -499,7 +479,7 @@ describe('a conversation that a provider would refuse as a whole', () => {
 
   test('is accepted after blank texts of a person and a model', async () => {
     world.gateway.answer(
-      withStrictPairs((request) =>
+      withStrictNames((request) =>
         toolResults(request).length === 0
           ? {
               parts: [
@@ -513,25 +493,21 @@ describe('a conversation that a provider would refuse as a whole', () => {
           : says('Done.'),
       ),
     );
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
+    const client = await startSession();
     for (const text of [' ', 'Again.']) {
-      const { runId } = await client.sessions.prompt({ sessionId: 's', text }, wait);
-      expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+      expect(await runPrompt(client, { text })).toMatchObject({ status: 'completed' });
     }
   });
 });
 
-test('an error that quotes a megabyte takes no room in the prompt', async () => {
+test('a prompt has little of an error that quotes a megabyte', async () => {
   world.gateway.answer((request) =>
     toolResults(request).length > 0
       ? says('Done.')
       : calls({ name: `pages_${'x'.repeat(1024 * 1024)}`, input: {}, id: 'long' }),
   );
-  const { client } = await world.start({ createOptions: { plugins: [reader] } });
-  await client.sessions.create({ id: 's' });
-  const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
-  expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+  const client = await startSession([reader]);
+  expect(await runPrompt(client, { text: 'Read.' })).toMatchObject({ status: 'completed' });
   expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt).length).toBeLessThan(20_000);
 });
 
@@ -544,9 +520,8 @@ test('two calls of one step with the same id get their own results', async () =>
           { name: 'pages_read', input: { page: 2 }, id: 'same' },
         ),
   );
-  const { client } = await world.start({ createOptions: { plugins: [reader] } });
-  await client.sessions.create({ id: 's' });
-  await client.sessions.prompt({ sessionId: 's', text: 'Read.' }, wait);
+  const client = await startSession([reader]);
+  await runPrompt(client, { text: 'Read.' });
   const results = toolResults(world.gateway.requests.at(-1) as StreamRequest);
   expect(results.map(({ output }) => String(output.value).slice(0, 7))).toEqual(['Page 1.', 'Page 2.']);
   expect(new Set(results.map(({ toolCallId }) => toolCallId)).size).toBe(2);
@@ -556,18 +531,15 @@ describe('an input', () => {
   test('is clipped when it alone is longer than the context', async () => {
     world.gateway.catalog([{ id: model, context_window: 16_000 }]);
     world.gateway.answer(() => says('Read.'));
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
-    const { runId } = await client.sessions.prompt(
-      { sessionId: 's', text: `First words. ${'x '.repeat(200_000)}Last words.` },
-      wait,
-    );
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    const client = await startSession();
+    expect(
+      await runPrompt(client, { text: `First words. ${'x '.repeat(200_000)}Last words.` }),
+    ).toMatchObject({ status: 'completed' });
     const prompt = JSON.stringify(world.gateway.requests[0]?.prompt);
     expect(prompt.length).toBeLessThan(40_000);
     for (const words of ['First words.', 'Last words.', 'characters are left out here'])
       expect(prompt).toContain(words);
-    expect((await eventsOf(client, 's')).filter(hasType('run.warning'))).toMatchObject([
+    expect((await eventsOf(client)).filter(hasType('run.warning'))).toMatchObject([
       { code: 'input_clipped' },
     ]);
   });
@@ -579,10 +551,9 @@ describe('an input', () => {
     const attachments = [
       { type: 'document' as const, fileName: 'a.txt', contentType: 'text/plain', content: 'A' },
     ];
-    await client.sessions.prompt({ sessionId: 's', text: 'Read.', attachments }, wait);
+    await runPrompt(client, { text: 'Read.', attachments });
     await rm(join(dataDir, 'sessions'), { recursive: true });
-    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Again.' }, wait);
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'completed' });
+    expect(await runPrompt(client, { text: 'Again.' })).toMatchObject({ status: 'completed' });
     expect(world.gateway.bodies.at(-1)).toContain('cannot be read any more');
   });
 
@@ -595,7 +566,7 @@ describe('an input', () => {
       { type: 'text' as const, text: 'Read.' },
       { type: 'file' as const, mediaType: 'text/csv', filename: 'a.csv', url },
     ];
-    await client.sessions.prompt({ sessionId: 's', parts }, wait);
+    await runPrompt(client, { parts });
     const content = world.gateway.requests[0]?.prompt.at(-1)?.content as { type: string; text: string }[];
     expect(content).toMatchObject([{ type: 'text', text: expect.stringContaining('a;b') as string }]);
   });
@@ -620,7 +591,7 @@ describe('an input', () => {
   });
 });
 
-test('an agent reports once which tools exceed the limits of the gateway', async () => {
+test('a session reports once which tools exceed the limits of the gateway', async () => {
   const actions = Object.fromEntries(
     Array.from({ length: 12 }, (_, index) => [
       `act-${String.fromCharCode(97 + index)}`,
@@ -635,12 +606,11 @@ test('an agent reports once which tools exceed the limits of the gateway', async
   world.gateway.answer((_, index) =>
     index === 0 ? calls({ name: 'files_list', input: {} }) : says('Done.'),
   );
-  const { client } = await world.start({ createOptions: { plugins: [wordyPlugin] } });
-  await client.sessions.create({ id: 's' });
-  await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
+  const client = await startSession([wordyPlugin]);
+  await runPrompt(client, { text: 'Go.' });
   const bytes = Buffer.byteLength(JSON.stringify(world.gateway.requests[0]?.tools));
   expect(bytes).toBeLessThan(1024 * 1024);
-  expect((await eventsOf(client, 's')).filter(hasType('run.warning'))).toMatchObject([
+  expect((await eventsOf(client)).filter(hasType('run.warning'))).toMatchObject([
     { code: 'tools_left_out', message: expect.stringContaining('wordy_act-') as string },
   ]);
 });
