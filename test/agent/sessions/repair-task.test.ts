@@ -6,7 +6,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { SessionEvent } from '@townhall/agent';
+import { hasType, type AgentClient, type SessionEvent } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { readText, assetPath } from '../../../src/kernel/assets.ts';
 import { compileSchema, type JsonSchema } from '../../../src/kernel/contract/schema.ts';
@@ -17,25 +17,30 @@ import {
   type ScriptedAnswer,
   type StreamRequest,
 } from '../../support/scripted-gateway.ts';
-import { collect, openWorld, type World } from '../../support/session-world.ts';
+import { collect, openWorld, seqs, type World } from '../../support/session-world.ts';
 
 const fileCount = 200;
-const brokenEvery = 9;
+// Every ninth module is wrong.
+const wrongStep = 9;
 const contextTokens = 32_000;
-const visionModel = 'acme/eyes';
+const visionModel = 'acme/vision';
 const textModel = 'acme/text';
 const question = 'Are you back?';
-// The request that the restart cuts off.
+// The requests at which the stream breaks, the gateway refuses, and the agent restarts.
+const brokenRequest = 10;
+const limitedRequest = 15;
 const cutRequest = 30;
 
 const fileName = (index: number) => `src/module-${String(index).padStart(3, '0')}.js`;
-const sourceOf = (index: number, value: number) =>
-  `${`// Module ${index} of the repository, with notes that make it long.\n`.repeat(40)}export const value = ${value};\n`;
+function sourceOf(index: number, value: number): string {
+  const note = `// Module ${index} of the repository, with notes that make it long.\n`;
+  return `${note.repeat(40)}export const value = ${value};\n`;
+}
 
 async function writeRepository(workspace: string): Promise<void> {
   await mkdir(join(workspace, 'src'), { recursive: true });
   for (let index = 0; index < fileCount; index += 1) {
-    const value = index % brokenEvery === 0 ? index + 1 : index;
+    const value = index % wrongStep === 0 ? index + 1 : index;
     await writeFile(join(workspace, fileName(index)), sourceOf(index, value));
   }
 }
@@ -67,6 +72,8 @@ const usage = {
   outputTokens: { total: 40, reasoning: 10 },
 };
 
+const creditsPerAnswer = 3;
+
 function answerWithParts(parts: object[], finishReason: string): ScriptedAnswer {
   return {
     parts: [
@@ -75,13 +82,13 @@ function answerWithParts(parts: object[], finishReason: string): ScriptedAnswer 
         type: 'finish',
         finishReason: { unified: finishReason },
         usage,
-        providerMetadata: { townhall: { credits: 3 } },
+        providerMetadata: { townhall: { credits: creditsPerAnswer } },
       },
     ],
   };
 }
 
-const text = (words: string) => [
+const textParts = (words: string) => [
   { type: 'text-start', id: 't' },
   { type: 'text-delta', id: 't', delta: words },
   { type: 'text-end', id: 't' },
@@ -99,17 +106,17 @@ function createRepairer() {
   return (request: StreamRequest): ScriptedAnswer => {
     if (JSON.stringify(request.prompt.at(-1)).includes('Sum up the conversation'))
       return answerWithParts(
-        text('The tests of the repository fail; the modules are repaired one by one.'),
+        textParts('The tests of the repository fail; the modules are repaired one by one.'),
         'stop',
       );
     if (JSON.stringify(request.prompt.at(-1)).includes(question))
-      return answerWithParts(text('Yes.'), 'stop');
+      return answerWithParts(textParts('Yes.'), 'stop');
     const lastResult = toolResults(request).at(-1);
     const value = lastResult?.output.value as
       | { failing?: number[]; path?: string; content?: string }
       | undefined;
     const repairedModule = /module-(\d+)/.exec(value?.path ?? '')?.[1];
-    if (value?.failing?.length === 0) return answerWithParts(text('All tests pass.'), 'stop');
+    if (value?.failing?.length === 0) return answerWithParts(textParts('All tests pass.'), 'stop');
     if (value?.failing !== undefined)
       return answerWithParts(
         [call('files_read', { path: fileName(value.failing[0] as number) })],
@@ -118,7 +125,7 @@ function createRepairer() {
     if (value?.content !== undefined && repairedModule !== undefined) {
       const content = sourceOf(Number(repairedModule), Number(repairedModule));
       return answerWithParts(
-        [...text('I repair it.'), call('files_write', { path: value.path, content })],
+        [...textParts('I repair it.'), call('files_write', { path: value.path, content })],
         'tool-calls',
       );
     }
@@ -156,86 +163,115 @@ describe('a repair task on a small context', () => {
       settings: { maxSteps: 500, modelRetries: 5, modelWaitMs: 60_000 },
     });
 
-  test('succeeds despite faults, a restart, an undo and another model', { timeout: 300_000 }, async () => {
+  const failingModules = () => findFailing(join(folder, 'repository'));
+
+  /** Lets a model repair the repository, through all faults; resolves at the request that is cut. */
+  function scriptRepair(): Promise<void> {
     world.gateway.catalog([
       { id: visionModel, context_window: contextTokens, inputs: ['text', 'image'] },
       { id: textModel, context_window: contextTokens, inputs: ['text'] },
     ]);
     const repair = createRepairer();
-    const restart = Promise.withResolvers<void>();
+    const cut = Promise.withResolvers<void>();
     world.gateway.answer((request, index) => {
-      if (index === 10) return breaksAfter(...text('I look at').slice(0, 2));
-      if (index === 15)
+      if (index === brokenRequest) return breaksAfter(...textParts('I look at').slice(0, 2));
+      if (index === limitedRequest)
         return {
           status: 429,
           error: { type: 'rate_limit_error', code: 'rate_limited' },
           headers: { 'retry-after': '1' },
         };
       if (index === cutRequest) {
-        restart.resolve();
+        cut.resolve();
         return { respond: () => new Promise(() => {}) };
       }
       return repair(request);
     });
+    return cut.promise;
+  }
 
+  /** Starts the task and closes the agent in the middle; returns the id of the run. */
+  async function interruptTask(): Promise<string> {
+    const cut = scriptRepair();
     const agent = await start();
     await agent.client.sessions.create({ id: 's' });
     const parts = [{ type: 'text' as const, text: 'Repair the repository.' }, picture];
-    const interruptedRun = await agent.client.sessions.prompt({
-      sessionId: 's',
-      parts,
-      model: visionModel,
-    });
-    await restart.promise;
+    const { runId } = await agent.client.sessions.prompt({ sessionId: 's', parts, model: visionModel });
+    await cut;
     await agent.close();
+    return runId;
+  }
 
-    const { client } = await start();
-    const resumedAnswer = await client.sessions.prompt(
+  /** The next agent asks the model something, whose prompt begins like the one that was cut. */
+  async function resume({ sessions }: AgentClient): Promise<void> {
+    const answer = await sessions.prompt(
       { sessionId: 's', text: question, model: visionModel },
       { headers: { prefer: 'wait=60' } },
     );
-    expect(resumedAnswer).toMatchObject({ status: 'completed' });
+    expect(answer).toMatchObject({ status: 'completed' });
     const [promptBefore, promptAfter] = world.gateway.bodies.slice(cutRequest).map(promptBytes);
     expect(promptAfter?.slice(0, promptBefore?.length)).toEqual(promptBefore);
+  }
 
-    const brokenModules = await findFailing(join(folder, 'repository'));
-    const { files } = await client.sessions.undoRun({ sessionId: 's', runId: interruptedRun.runId });
+  async function undo({ sessions }: AgentClient, runId: string): Promise<void> {
+    const failingBefore = await failingModules();
+    const { files } = await sessions.undoRun({ sessionId: 's', runId });
     expect(files.length).toBeGreaterThan(3);
-    expect(await findFailing(join(folder, 'repository'))).toHaveLength(brokenModules.length + files.length);
-    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Go on.', model: textModel });
-    const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(await failingModules()).toHaveLength(failingBefore.length + files.length);
+  }
 
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
+  /** Completes the task on the model that reads text only, and returns all events. */
+  async function complete({ sessions }: AgentClient): Promise<SessionEvent[]> {
+    const { runId } = await sessions.prompt({ sessionId: 's', text: 'Go on.', model: textModel });
+    const events = await collect(sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(await sessions.getRun({ sessionId: 's', runId })).toMatchObject({
       status: 'completed',
       text: 'All tests pass.',
     });
-    expect(await findFailing(join(folder, 'repository'))).toEqual([]);
+    expect(await failingModules()).toEqual([]);
     expect(await readdir(join(folder, 'repository', 'src'))).toHaveLength(fileCount);
+    return events;
+  }
+
+  test('succeeds despite faults, a restart, an undo and another model', { timeout: 300_000 }, async () => {
+    const runId = await interruptTask();
+    const { client } = await start();
+    await resume(client);
+    await undo(client, runId);
+    const events = await complete(client);
     await expectValid(events);
-    const types = new Set(events.map(({ type }) => type));
-    for (const type of [
-      'run.retrying',
-      'run.waiting',
-      'run.warning',
-      'context.pruned',
-      'compaction.ended',
-      'workspace.changed',
-      'workspace.undone',
-    ] as const)
-      expect(types).toContain(type);
-    expect(events.filter(({ type }) => type === 'run.step.started').length).toBeGreaterThan(60);
+    expectFaults(events);
     for (const body of world.gateway.bodies) expect(body.length / 4).toBeLessThan(contextTokens * 1.5);
     expectPrefixes(world.gateway.bodies, events);
-    const { usage: total } = await client.sessions.get({ sessionId: 's' });
-    const steps = events.filter(({ type }) => type === 'run.step.ended').length;
-    const summaries = events.filter(({ type }) => type === 'compaction.ended').length;
-    expect(total).toMatchObject({
-      inputTokens: 900 * (steps + summaries),
-      cachedInputTokens: 700 * (steps + summaries),
-      credits: 3 * (steps + summaries),
-    });
+    expectUsage((await client.sessions.get({ sessionId: 's' })).usage, events);
   });
 });
+
+/** All faults and their remedies have happened. */
+function expectFaults(events: readonly SessionEvent[]): void {
+  const types = new Set(events.map(({ type }) => type));
+  for (const type of [
+    'run.retrying',
+    'run.waiting',
+    'run.warning',
+    'context.pruned',
+    'compaction.ended',
+    'workspace.changed',
+    'workspace.undone',
+  ] as const)
+    expect(types).toContain(type);
+  expect(events.filter(({ type }) => type === 'run.step.started').length).toBeGreaterThan(60);
+}
+
+/** The session has paid for each step and each summary. */
+function expectUsage(total: object, events: readonly SessionEvent[]): void {
+  const answerCount = events.filter(hasType('run.step.ended', 'compaction.ended')).length;
+  expect(total).toMatchObject({
+    inputTokens: usage.inputTokens.total * answerCount,
+    cachedInputTokens: usage.inputTokens.cacheRead * answerCount,
+    credits: creditsPerAnswer * answerCount,
+  });
+}
 
 /** Validates events against the schemas of the contract; the seqs have no gap. */
 async function expectValid(events: readonly SessionEvent[]): Promise<void> {
@@ -244,8 +280,7 @@ async function expectValid(events: readonly SessionEvent[]): Promise<void> {
   };
   const check = compileSchema({ $ref: '#/components/schemas/SessionEvent', components: bundle.components });
   for (const event of events) expect([event, check(event)]).toEqual([event, { ok: true }]);
-  const seqs = events.flatMap((event) => ('seq' in event ? [event.seq] : []));
-  expect(seqs).toEqual(seqs.map((_, index) => index + 1));
+  expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
 }
 
 /**
