@@ -1,6 +1,7 @@
 // The routes of sessions through the typed client: records, prompts, queue, forks, cancellation and refusals.
 import { randomBytes } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import type { AgentClient, Session } from '@townhall/agent';
 import { eventStore } from '../../../src/agent/sessions/event-log/store.ts';
 import { calls, says } from '../../support/scripted-gateway.ts';
 import { collect, holdAnswer, openWorld, rawGet, seqs, type World } from '../../support/session-world.ts';
@@ -12,132 +13,225 @@ beforeAll(async () => {
 afterEach(() => world.reset());
 afterAll(() => world.close());
 
-describe('the service sessions', () => {
-  test('creates, lists, updates, archives and removes sessions', async () => {
+const wait = { headers: { prefer: 'wait=20' } };
+
+/** Resolves once the model's text has reached the session `s`. */
+async function waitForText(client: AgentClient): Promise<void> {
+  await collect(
+    client.sessions.follow({ sessionId: 's' }),
+    (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
+  );
+}
+
+type ForkInput = Parameters<AgentClient['sessions']['fork']>[0];
+
+async function forkOf(client: AgentClient, input: ForkInput): Promise<Session> {
+  const fork = await client.sessions.fork(input);
+  if ('dryRun' in fork) throw new Error('No fork was made.');
+  return fork;
+}
+
+describe('sessions.create', () => {
+  test('creates a session', async () => {
     const { client } = await world.start();
-    const session = await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } });
-    expect(session).toMatchObject({
+    expect(await client.sessions.create({ id: 'first', title: 'One', metadata: { a: 1 } })).toMatchObject({
       id: 'first',
       kind: 'sdk',
+      title: 'One',
+      metadata: { a: 1 },
       status: 'idle',
       headSeq: 1,
       messageCount: 0,
       forkedFrom: null,
     });
+  });
+
+  test('refuses a second session of one id unless the call accepts it', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 'first', title: 'One' });
     await expect(client.sessions.create({ id: 'first' })).rejects.toMatchObject({
       status: 409,
       code: 'session_exists',
     });
     expect(await client.sessions.create({ id: 'first', ifExists: 'return' })).toMatchObject({ title: 'One' });
-    await client.sessions.create({});
-    await client.sessions.create({});
-    const page = await client.sessions.list({ limit: 2 });
-    const lastPage = await client.sessions.list({ limit: 2, cursor: page.nextCursor as string });
-    expect([page.items.length, lastPage.items.length, lastPage.nextCursor]).toEqual([2, 1, null]);
-    for (const place of [
-      ['2026-02-31T00:00:00.000Z', 'x'],
-      ['0000-01-01T00:00:00.000Z', 'x'],
-      ['1', 'x'],
-    ]) {
-      const cursor = Buffer.from(JSON.stringify(place)).toString('base64url');
-      await expect(client.sessions.list({ cursor })).rejects.toMatchObject({ status: 400, param: 'cursor' });
-      await expect(client.sessions.listQueue({ sessionId: 'first', cursor })).rejects.toMatchObject({
-        status: 400,
-        param: 'cursor',
-      });
-    }
-    expect(new Set([...page.items, ...lastPage.items].map(({ id }) => id)).size).toBe(3);
-    expect(await client.sessions.update({ sessionId: 'first', title: 'Two', archived: true })).toMatchObject({
+  });
+
+  test('keeps sessions of one id apart by agent', async () => {
+    const [firstAgent, secondAgent] = [await world.start(), await world.start()];
+    await firstAgent.client.sessions.create({ id: 'shared', title: 'Mine' });
+    await expect(secondAgent.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({
+      status: 404,
+    });
+    expect(await secondAgent.client.sessions.create({ id: 'shared' })).toMatchObject({ title: null });
+    expect(await firstAgent.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
+  });
+});
+
+describe('sessions.update', () => {
+  test('updates the named members only', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's', title: 'One', metadata: { a: 1 } });
+    expect(await client.sessions.update({ sessionId: 's', title: 'Two' })).toMatchObject({
       title: 'Two',
-      archivedAt: expect.any(String),
       metadata: { a: 1 },
     });
-    await expect(client.sessions.prompt({ sessionId: 'first', text: 'Hello?' })).rejects.toMatchObject({
+  });
+
+  test('archives a session, which then refuses inputs', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    expect(await client.sessions.update({ sessionId: 's', archived: true })).toMatchObject({
+      archivedAt: expect.any(String),
+    });
+    await expect(client.sessions.prompt({ sessionId: 's', text: 'Hello?' })).rejects.toMatchObject({
       status: 409,
       code: 'session_archived',
     });
-    expect((await client.sessions.list({ archived: true })).items.map(({ id }) => id)).toEqual(['first']);
-    await client.sessions.remove({ sessionId: 'first' });
-    await expect(client.sessions.get({ sessionId: 'first' })).rejects.toMatchObject({
-      status: 404,
-      code: 'session_not_found',
-    });
-    expect(await client.sessions.create({ id: 'first' })).toMatchObject({ title: null, headSeq: 1 });
+  });
+});
+
+describe('sessions.list', () => {
+  test('pages through a list', async () => {
+    const { client } = await world.start();
+    const sessions = [];
+    for (const title of ['One', 'Two', 'Three']) sessions.push(await client.sessions.create({ title }));
+    const page = await client.sessions.list({ limit: 2 });
+    const lastPage = await client.sessions.list({ limit: 2, cursor: page.nextCursor as string });
+    expect([page.items.length, lastPage.items.length, lastPage.nextCursor]).toEqual([2, 1, null]);
+    const ids = [...page.items, ...lastPage.items].map(({ id }) => id);
+    expect(ids.toSorted()).toEqual(sessions.map(({ id }) => id).toSorted());
   });
 
-  test('ends pages of large messages early', async () => {
-    const { client, sql, name } = await world.start();
-    const firstAnswer = holdAnswer();
-    world.gateway.answer(() => firstAnswer.answer);
-    await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
-    await firstAnswer.request;
+  test.each(['2026-02-31T00:00:00.000Z', '0000-01-01T00:00:00.000Z', '1'])(
+    'refuses a cursor with the time %s',
+    async (time) => {
+      const { client } = await world.start();
+      await client.sessions.create({ id: 's' });
+      const cursor = Buffer.from(JSON.stringify([time, 'x'])).toString('base64url');
+      const refusal = { status: 400, param: 'cursor' };
+      await expect(client.sessions.list({ cursor })).rejects.toMatchObject(refusal);
+      await expect(client.sessions.listQueue({ sessionId: 's', cursor })).rejects.toMatchObject(refusal);
+    },
+  );
+
+  test('lists archived sessions apart', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 'archived' });
+    await client.sessions.create({ id: 'current' });
+    await client.sessions.update({ sessionId: 'archived', archived: true });
+    const ids = async (archived: boolean) =>
+      (await client.sessions.list({ archived })).items.map(({ id }) => id);
+    expect([await ids(true), await ids(false)]).toEqual([['archived'], ['current']]);
+  });
+});
+
+describe('a session in a path', () => {
+  test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])(
+    'is refused with the id %s',
+    async (id) => {
+      const agent = await world.start();
+      expect(await rawGet(agent, `/api/sdk/sessions/${id}/messages`)).toBe(400);
+      expect(await rawGet(agent, `/api/sdk/sessions/${id}`)).toBe(400);
+    },
+  );
+
+  test.each(['', '/messages', '/events'])('is 404 with an unknown id%s', async (path) => {
+    const agent = await world.start();
+    expect(await rawGet(agent, `/api/sdk/sessions/unknown${path}`)).toBe(404);
+  });
+});
+
+describe('a list with large contents', () => {
+  describe('of messages', () => {
     // The last one compresses to a hundredth of its length.
     const random = () => randomBytes(1_000_000).toString('hex');
     const texts = [random(), random(), random(), 'a'.repeat(2_000_000)];
-    for (const text of texts) await client.sessions.prompt({ sessionId: 's', text });
-    const pages: number[][] = [];
-    for (let cursor: string | null | undefined; cursor !== null;) {
-      const { items, nextCursor } = await client.sessions.listMessages({
-        sessionId: 's',
-        limit: 500,
-        ...(cursor === undefined ? {} : { cursor }),
-      });
-      pages.push(items.map(({ parts }) => (parts[0] as { text: string }).text.length));
-      cursor = nextCursor;
-    }
-    expect(pages).toEqual([[6, 2_000_000, 2_000_000, 2_000_000], [2_000_000]]);
 
-    const { headSeq } = await client.sessions.get({ sessionId: 's' });
-    const [session] = await sql<
-      { session_id: string }[]
-    >`select session_id from agent.sessions_sessions join agent.tokens_agents using (agent_id) where public_id = 's' and name = ${name}`;
-    const { session_id: sessionKey } = session as { session_id: string };
-    const store = eventStore({ sql });
-    const read: number[] = [];
-    for (let afterSeq = 0; afterSeq < headSeq;) {
-      const page = await store.read([{ sessionKey, upTo: headSeq }], afterSeq, 1_000);
-      expect(page.slice(0, -1).reduce((bytes, { json }) => bytes + json.length, 0)).toBeLessThan(6 * 2 ** 20);
-      read.push(...page.map(({ seq }) => seq));
-      afterSeq = page.at(-1)?.seq ?? Number.NaN;
+    async function createLargeSession() {
+      const agent = await world.start();
+      const firstAnswer = holdAnswer();
+      world.gateway.answer(() => firstAnswer.answer);
+      await agent.client.sessions.create({ id: 's' });
+      await agent.client.sessions.prompt({ sessionId: 's', text: 'Begin.' });
+      await firstAnswer.request;
+      for (const text of texts) await agent.client.sessions.prompt({ sessionId: 's', text });
+      const [row] = await agent.sql<{ session_id: string }[]>`
+        select session_id from agent.sessions_sessions join agent.tokens_agents using (agent_id)
+        where public_id = 's' and name = ${agent.name}`;
+      return { ...agent, sessionKey: row?.session_id ?? '' };
     }
-    const events = await collect(
-      client.sessions.follow({ sessionId: 's' }),
-      (event) => 'seq' in event && event.seq === headSeq,
-    );
-    expect(read).toEqual(Array.from({ length: headSeq }, (_, index) => index + 1));
-    expect(seqs(events)).toEqual(read);
 
-    for (const place of [1, 2, 3, 4]) {
-      await sql`
-        insert into agent.sessions_approvals (approval_id, session_id, run_id, tool_call_id, tool_name, input, status)
-        values (${`apr_${place}`}, ${sessionKey}, 'run_x', 'call_x', 'files_write', ${JSON.stringify({ content: randomBytes(300_000).toString('hex') })}::text::jsonb, 'denied')`;
-    }
-    const questions = await client.sessions.listApprovals({ sessionId: 's', limit: 4 });
-    const nextPage = await client.sessions.listApprovals({
-      sessionId: 's',
-      limit: 4,
-      cursor: questions.nextCursor as string,
+    test('ends its pages early', async () => {
+      const { client } = await createLargeSession();
+      const pages: number[][] = [];
+      for (let cursor: string | null | undefined; cursor !== null;) {
+        const { items, nextCursor } = await client.sessions.listMessages({
+          sessionId: 's',
+          limit: 500,
+          ...(cursor === undefined ? {} : { cursor }),
+        });
+        pages.push(items.map(({ parts }) => (parts[0] as { text: string }).text.length));
+        cursor = nextCursor;
+      }
+      expect(pages).toEqual([[6, 2_000_000, 2_000_000, 2_000_000], [2_000_000]]);
     });
-    expect([...questions.items, ...nextPage.items].map(({ approvalId }) => approvalId)).toEqual([
-      'apr_1',
-      'apr_2',
-      'apr_3',
-      'apr_4',
-    ]);
-    expect([questions.items.length < 4, nextPage.nextCursor]).toEqual([true, null]);
-    expect(await client.sessions.listApprovals({ sessionId: 's', limit: 1 })).toMatchObject({
+
+    test('is read in parts of 6 MiB and one event at most', async () => {
+      const { client, sql, sessionKey } = await createLargeSession();
+      const { headSeq } = await client.sessions.get({ sessionId: 's' });
+      const readSeqs: number[] = [];
+      for (let afterSeq = 0; afterSeq < headSeq;) {
+        const part = await eventStore({ sql }).read([{ sessionKey, upTo: headSeq }], afterSeq, 1_000);
+        const bytes = part.slice(0, -1).reduce((sum, { json }) => sum + json.length, 0);
+        expect(bytes).toBeLessThan(6 * 2 ** 20);
+        readSeqs.push(...part.map(({ seq }) => seq));
+        afterSeq = part.at(-1)?.seq ?? Number.NaN;
+      }
+      expect(readSeqs).toEqual(Array.from({ length: headSeq }, (_, index) => index + 1));
+    });
+
+    test('is streamed with all events', async () => {
+      const { client } = await createLargeSession();
+      const { headSeq } = await client.sessions.get({ sessionId: 's' });
+      const events = await collect(
+        client.sessions.follow({ sessionId: 's' }),
+        (event) => 'seq' in event && event.seq === headSeq,
+      );
+      expect(seqs(events)).toEqual(Array.from({ length: headSeq }, (_, index) => index + 1));
+    });
+  });
+
+  test('ends pages of approvals early', async () => {
+    const { client, sql, name } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const ids = ['apr_1', 'apr_2', 'apr_3', 'apr_4'];
+    for (const id of ids) {
+      const input = JSON.stringify({ content: randomBytes(300_000).toString('hex') });
+      await sql`
+        insert into agent.sessions_approvals
+          (approval_id, session_id, run_id, tool_call_id, tool_name, input, status)
+        select ${id}, session_id, 'run_x', 'call_x', 'files_write', ${input}::text::jsonb, 'denied'
+        from agent.sessions_sessions join agent.tokens_agents using (agent_id)
+        where public_id = 's' and name = ${name}`;
+    }
+    const list = (options: { limit: number; cursor?: string }) =>
+      client.sessions.listApprovals({ sessionId: 's', ...options });
+    const page = await list({ limit: 4 });
+    const nextPage = await list({ limit: 4, cursor: page.nextCursor as string });
+    expect([...page.items, ...nextPage.items].map(({ approvalId }) => approvalId)).toEqual(ids);
+    expect([page.items.length < 4, nextPage.nextCursor]).toEqual([true, null]);
+    expect(await list({ limit: 1 })).toMatchObject({
       items: [{ approvalId: 'apr_1' }],
       nextCursor: expect.any(String),
     });
-    firstAnswer.end();
   });
+});
 
+describe('sessions.listMessages', () => {
   test('lists the newest messages first across the ancestors of a fork', async () => {
     const { client } = await world.start();
     world.gateway.answer((_, index) => says(`Answer ${index}.`));
     await client.sessions.create({ id: 's' });
-    const wait = { headers: { prefer: 'wait=20' } };
     for (let turn = 0; turn < 3; turn += 1)
       await client.sessions.prompt({ sessionId: 's', text: 'Go.' }, wait);
     const { id } = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
@@ -157,27 +251,6 @@ describe('the service sessions', () => {
     expect(items).toHaveLength(8);
     expect(ids).toEqual(items.map((message) => message.id).reverse());
   });
-
-  test('keeps sessions of one id apart by agent', async () => {
-    const [firstAgent, secondAgent] = [await world.start(), await world.start()];
-    await firstAgent.client.sessions.create({ id: 'shared', title: 'Mine' });
-    await expect(secondAgent.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({
-      status: 404,
-    });
-    expect(await secondAgent.client.sessions.create({ id: 'shared' })).toMatchObject({ title: null });
-    expect(await firstAgent.client.sessions.get({ sessionId: 'shared' })).toMatchObject({ title: 'Mine' });
-  });
-
-  test.each(['.', '..', '%2e', '%2e%2e', '..%2f..', 'a'.repeat(129), '%00', 'a%20b'])(
-    'refuses the id %s with 400 and an unknown one with 404',
-    async (id) => {
-      const agent = await world.start();
-      expect(await rawGet(agent, `/api/sdk/sessions/${id}/messages`)).toBe(400);
-      expect(await rawGet(agent, `/api/sdk/sessions/${id}`)).toBe(400);
-      expect(await rawGet(agent, '/api/sdk/sessions/unknown/messages')).toBe(404);
-      expect(await rawGet(agent, '/api/sdk/sessions/unknown/events')).toBe(404);
-    },
-  );
 });
 
 describe('sessions.prompt', () => {
@@ -195,19 +268,36 @@ describe('sessions.prompt', () => {
     });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' })).toEqual(firstReceipt);
+    expect(world.gateway.requests).toHaveLength(1);
+  });
+
+  test('refuses another text under the id of a prompt', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Sunny.'));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Weather?' }, wait);
     await expect(client.sessions.prompt({ sessionId: 's', id: 'p', text: 'Other?' })).rejects.toMatchObject({
       status: 409,
       code: 'prompt_conflict',
     });
-    expect(world.gateway.requests).toHaveLength(1);
-    const reply = await client.sessions.prompt(
-      { sessionId: 's', text: 'And now?' },
-      { headers: { prefer: 'wait=20' } },
-    );
-    expect(reply).toMatchObject({
+  });
+
+  test('returns the run when the caller waits', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Sunny.'));
+    await client.sessions.create({ id: 's' });
+    expect(await client.sessions.prompt({ sessionId: 's', text: 'Weather?' }, wait)).toMatchObject({
       status: 'completed',
       run: { status: 'completed', text: 'Sunny.', usage: { inputTokens: 10 } },
     });
+  });
+
+  test('continues the conversation of the session', async () => {
+    const { client } = await world.start();
+    world.gateway.answer(() => says('Sunny.'));
+    await client.sessions.create({ id: 's' });
+    for (const text of ['Weather?', 'And now?']) await client.sessions.prompt({ sessionId: 's', text }, wait);
+    expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Weather\?.*Sunny\..*And now\?/);
     const { items, seq } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items.map(({ role, metadata }) => [role, typeof metadata?.['seq']])).toEqual([
       ['user', 'number'],
@@ -221,75 +311,61 @@ describe('sessions.prompt', () => {
       title: 'Weather?',
       usage: { inputTokens: 20, outputTokens: 6 },
     });
-    // The second prompt contains the conversation before it.
-    expect(JSON.stringify(world.gateway.requests[1]?.prompt)).toMatch(/Weather\?.*Sunny\..*And now\?/);
   });
 
-  test('refuses malformed prompts', async () => {
+  test.each([
+    {},
+    { text: '' },
+    { text: 'a', parts: [{ type: 'text', text: 'b' }] },
+    { text: 'a', id: '../b' },
+    { parts: [{ type: 'file', mediaType: 'image/png', url: 'http://127.0.0.1/x' }] },
+    { parts: [{ type: 'file', mediaType: '', url: 'data:image/png;base64,AAAA' }] },
+    { text: 'a', delivery: 'now' },
+  ])('refuses %j', async (body) => {
     const { client, fetch, token } = await world.start();
     await client.sessions.create({ id: 's' });
-    for (const body of [
-      {},
-      { text: '' },
-      { text: 'a', parts: [{ type: 'text', text: 'b' }] },
-      { text: 'a', id: '../b' },
-      { parts: [{ type: 'file', mediaType: 'image/png', url: 'http://127.0.0.1/x' }] },
-      { text: 'a', delivery: 'now' },
-    ]) {
-      const response = await fetch('/api/sdk/sessions/s/prompt', {
-        method: 'POST',
-        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-        body: JSON.stringify(body),
-      });
-      expect([JSON.stringify(body), response.status]).toEqual([JSON.stringify(body), 400]);
-    }
+    const response = await fetch('/api/sdk/sessions/s/prompt', {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    expect(response.status).toBe(400);
     expect((await client.sessions.get({ sessionId: 's' })).headSeq).toBe(1);
   });
 
-  test('gives files to the model and refuses undecodable ones', async () => {
+  const fileAt = (url: string) => [
+    { type: 'text' as const, text: 'Look.' },
+    { type: 'file' as const, mediaType: 'image/png', filename: 'dot.png', url },
+  ];
+
+  test.each(['data:image/png;base64,AAAA', 'data:;base64,AAAA', 'data:image/png;charset=x;base64,AA=='])(
+    'gives the model the file of %s',
+    async (url) => {
+      const { client } = await world.start();
+      world.gateway.answer(() => says('Seen.'));
+      await client.sessions.create({ id: 's' });
+      await client.sessions.prompt({ sessionId: 's', parts: fileAt(url) }, wait);
+      expect(world.gateway.requests[0]?.prompt.at(-1)?.content).toEqual([
+        { type: 'text', text: 'Look.' },
+        expect.objectContaining({ type: 'file', mediaType: 'image/png', filename: 'dot.png' }),
+      ]);
+    },
+  );
+
+  test.each([
+    'data:nonsense',
+    'data:image/png;base64,a*b=',
+    'data:image/png;base64,AAA',
+    'data:image/png,AAAA',
+    'data:',
+    'data:image/png;base64',
+  ])('refuses the file of %s', async (url) => {
     const { client } = await world.start();
-    world.gateway.answer(() => says('Seen.'));
     await client.sessions.create({ id: 's' });
-    const file = (url: string) => [
-      { type: 'text' as const, text: 'Look.' },
-      { type: 'file' as const, mediaType: 'image/png', filename: 'dot.png', url },
-    ];
-    for (const url of [
-      'data:nonsense',
-      'data:image/png;base64,a*b=',
-      'data:image/png;base64,AAA',
-      'data:image/png,AAAA',
-      'data:',
-      'data:image/png;base64',
-    ]) {
-      await expect(client.sessions.prompt({ sessionId: 's', parts: file(url) }), url).rejects.toMatchObject({
-        status: 400,
-        param: 'parts[1].url',
-      });
-    }
-    await expect(
-      client.sessions.prompt({
-        sessionId: 's',
-        parts: [{ type: 'file', mediaType: '', url: 'data:image/png;base64,AAAA' }],
-      }),
-    ).rejects.toMatchObject({ status: 400 });
-    for (const url of [
-      'data:image/png;base64,AAAA',
-      'data:;base64,AAAA',
-      'data:image/png;charset=x;base64,AA==',
-    ]) {
-      expect(
-        await client.sessions.prompt(
-          { sessionId: 's', parts: file(url) },
-          { headers: { prefer: 'wait=20' } },
-        ),
-        url,
-      ).toMatchObject({ status: 'completed' });
-    }
-    expect(world.gateway.requests.at(-1)?.prompt.at(-1)?.content).toEqual([
-      { type: 'text', text: 'Look.' },
-      expect.objectContaining({ type: 'file', mediaType: 'image/png', filename: 'dot.png' }),
-    ]);
+    await expect(client.sessions.prompt({ sessionId: 's', parts: fileAt(url) })).rejects.toMatchObject({
+      status: 400,
+      param: 'parts[1].url',
+    });
   });
 });
 
@@ -309,9 +385,6 @@ describe('the queue of a session', () => {
       [true, 2],
       [true, 3],
     ]);
-    await expect(
-      client.sessions.prompt({ sessionId: 's', text: 'never', delivery: 'reject' }),
-    ).rejects.toMatchObject({ status: 409, code: 'session_busy' });
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({
       status: 'running',
       queueLength: 3,
@@ -341,6 +414,17 @@ describe('the queue of a session', () => {
     expect(inputs.map((text) => /zero|one|two|three/.exec(text)?.[0])).toEqual(['zero', 'one', 'three']);
   });
 
+  test('refuses an input that may not wait', async () => {
+    const { client } = await world.start();
+    const answer = holdAnswer();
+    world.gateway.answer(() => answer.answer);
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'zero' });
+    await expect(
+      client.sessions.prompt({ sessionId: 's', text: 'one', delivery: 'reject' }),
+    ).rejects.toMatchObject({ status: 409, code: 'session_busy' });
+  });
+
   test('pages through a queue whose urgent input came last', async () => {
     const { client, sql } = await world.start();
     const answer = holdAnswer();
@@ -364,7 +448,33 @@ describe('the queue of a session', () => {
     answer.end();
   });
 
-  test('gives a steer to the model with the next step', async () => {
+  test('runs an interrupting input next', async () => {
+    const { client } = await world.start();
+    const firstAnswer = holdAnswer();
+    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
+    await client.sessions.create({ id: 's' });
+    const slowRun = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
+    await firstAnswer.request;
+    await client.sessions.prompt({ sessionId: 's', text: 'patient' });
+    expect(
+      await client.sessions.prompt({ sessionId: 's', text: 'urgent', delivery: 'interrupt' }),
+    ).toMatchObject({ queuePosition: 1 });
+    await firstAnswer.disconnection;
+    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
+    expect(await client.sessions.getRun({ sessionId: 's', runId: slowRun.runId })).toMatchObject({
+      status: 'cancelled',
+      error: { code: 'run_cancelled' },
+    });
+    expect(
+      world.gateway.requests.map(
+        ({ prompt }) => /slow|patient|urgent/.exec(JSON.stringify(prompt.at(-1)))?.[0],
+      ),
+    ).toEqual(['slow', 'urgent', 'patient']);
+  });
+});
+
+describe('a steer', () => {
+  test('reaches the model with the next step', async () => {
     const { client } = await world.start();
     const firstAnswer = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Steered.')));
@@ -388,7 +498,7 @@ describe('the queue of a session', () => {
     expect(items.map(({ role }) => role)).toEqual(['user', 'user', 'assistant', 'assistant']);
   });
 
-  test('updates queue positions and message counts after a steer', async () => {
+  test('updates queue positions and message counts', async () => {
     const { client } = await world.start();
     const firstAnswer = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
@@ -419,7 +529,7 @@ describe('the queue of a session', () => {
     }
   });
 
-  test('cancels the run together with its steer', async () => {
+  test('cancels its run together with itself', async () => {
     const { client } = await world.start();
     const [firstAnswer, secondAnswer] = [holdAnswer(), holdAnswer()];
     world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : secondAnswer.answer));
@@ -432,41 +542,15 @@ describe('the queue of a session', () => {
     await expect(
       client.sessions.removeQueueItem({ sessionId: 's', queueItemId: steer.queueItemId as string }),
     ).rejects.toMatchObject({ status: 409, code: 'run_started' });
-    const { cancelled: isCancelled } = await client.sessions.cancel({ sessionId: 's', runId: steer.runId });
-    expect([...isCancelled].sort()).toEqual([run.runId, steer.runId].sort());
+    const { cancelled: cancelledIds } = await client.sessions.cancel({ sessionId: 's', runId: steer.runId });
+    expect(cancelledIds.toSorted()).toEqual([run.runId, steer.runId].toSorted());
     for (const { runId } of [run, steer])
       expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
-    await expect(client.sessions.cancel({ sessionId: 's', runId: 'run_unknown' })).rejects.toMatchObject({
-      status: 404,
-      code: 'run_not_found',
-    });
   });
+});
 
-  test('runs an interrupting input next', async () => {
-    const { client } = await world.start();
-    const firstAnswer = holdAnswer();
-    world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Done.')));
-    await client.sessions.create({ id: 's' });
-    const slowRun = await client.sessions.prompt({ sessionId: 's', text: 'slow' });
-    await firstAnswer.request;
-    await client.sessions.prompt({ sessionId: 's', text: 'patient' });
-    expect(
-      await client.sessions.prompt({ sessionId: 's', text: 'urgent', delivery: 'interrupt' }),
-    ).toMatchObject({ queuePosition: 1 });
-    await firstAnswer.disconnection;
-    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(await client.sessions.getRun({ sessionId: 's', runId: slowRun.runId })).toMatchObject({
-      status: 'cancelled',
-      error: { code: 'run_cancelled' },
-    });
-    expect(
-      world.gateway.requests.map(
-        ({ prompt }) => /slow|patient|urgent/.exec(JSON.stringify(prompt.at(-1)))?.[0],
-      ),
-    ).toEqual(['slow', 'urgent', 'patient']);
-  });
-
-  test('keeps the text of a run that is canceled at the provider', async () => {
+describe('sessions.cancel', () => {
+  test('keeps the text of the run', async () => {
     const { client } = await world.start();
     const firstAnswer = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Again.')));
@@ -474,10 +558,7 @@ describe('the queue of a session', () => {
     const run = await client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
     await firstAnswer.request;
     firstAnswer.say('Half of it');
-    await collect(
-      client.sessions.follow({ sessionId: 's' }),
-      (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
-    );
+    await waitForText(client);
     expect(await client.sessions.cancel({ sessionId: 's' })).toEqual({
       sessionId: 's',
       cancelled: [run.runId],
@@ -488,60 +569,82 @@ describe('the queue of a session', () => {
       status: 'cancelled',
       text: 'Half of it',
     });
-    expect(
-      await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, { headers: { prefer: 'wait=20' } }),
-    ).toMatchObject({ run: { text: 'Again.' } });
+    expect(await client.sessions.prompt({ sessionId: 's', text: 'And now?' }, wait)).toMatchObject({
+      run: { text: 'Again.' },
+    });
+  });
+
+  test('refuses an unknown run', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    await expect(client.sessions.cancel({ sessionId: 's', runId: 'run_unknown' })).rejects.toMatchObject({
+      status: 404,
+      code: 'run_not_found',
+    });
   });
 });
 
 describe('sessions.fork', () => {
-  test('forks at the head, at a message and at a seq', async () => {
+  /** A session with the questions `a` and `b` and their answers. */
+  async function startConversation(): Promise<AgentClient> {
     const { client } = await world.start();
     world.gateway.answer((_, index) => says(`Answer ${index}.`));
     await client.sessions.create({ id: 's' });
     for (const id of ['a', 'b'])
-      await client.sessions.prompt(
-        { sessionId: 's', id, text: `Question ${id}` },
-        { headers: { prefer: 'wait=20' } },
-      );
+      await client.sessions.prompt({ sessionId: 's', id, text: `Question ${id}` }, wait);
+    return client;
+  }
+
+  test('continues the conversation before a message', async () => {
+    const client = await startConversation();
     const parent = await client.sessions.get({ sessionId: 's' });
-    expect(
-      await client.sessions.fork({ sessionId: 's', messageId: 'b', position: 'before', dryRun: true }),
-    ).toMatchObject({ dryRun: true, messageCount: 2, openRunId: null });
-    expect((await client.sessions.list()).items).toHaveLength(1);
-    const fork = await client.sessions.fork({
+    const fork = await forkOf(client, {
       sessionId: 's',
       messageId: 'b',
       position: 'before',
       title: 'What if',
     });
-    if ('dryRun' in fork) throw new Error('No fork was made.');
     expect(fork).toMatchObject({
       parentSessionId: 's',
       title: 'What if',
       messageCount: 2,
       forkedFrom: { sessionId: 's', messageId: 'b' },
     });
-    await client.sessions.prompt(
-      { sessionId: fork.id, text: 'Otherwise' },
-      { headers: { prefer: 'wait=20' } },
-    );
-    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).toMatch(/Question a.*Answer 0.*Otherwise/);
-    expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Question b');
+    await client.sessions.prompt({ sessionId: fork.id, text: 'Otherwise' }, wait);
+    const prompt = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
+    expect(prompt).toMatch(/Question a.*Answer 0.*Otherwise/);
+    expect(prompt).not.toContain('Question b');
     const events = await collect(client.sessions.follow({ sessionId: fork.id, until: 'idle' }));
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
-    expect(events.every(({ sessionId }) => sessionId === fork.id)).toBe(true);
+    expect(new Set(events.map(({ sessionId }) => sessionId))).toEqual(new Set([fork.id]));
     expect(await client.sessions.get({ sessionId: 's' })).toMatchObject({ headSeq: parent.headSeq });
-    // A removed parent stays readable for its forks only.
+  });
+
+  test('creates no session in a dry run', async () => {
+    const client = await startConversation();
+    expect(
+      await client.sessions.fork({ sessionId: 's', messageId: 'b', position: 'before', dryRun: true }),
+    ).toMatchObject({ dryRun: true, messageCount: 2, openRunId: null });
+    expect((await client.sessions.list()).items).toHaveLength(1);
+  });
+
+  test('keeps its messages when its parent is removed', async () => {
+    const client = await startConversation();
+    const fork = await forkOf(client, { sessionId: 's' });
     await client.sessions.remove({ sessionId: 's' });
     expect((await client.sessions.listMessages({ sessionId: fork.id })).items).toHaveLength(4);
-    await expect(client.sessions.fork({ sessionId: fork.id, seq: 10_000 })).rejects.toMatchObject({
-      status: 400,
-    });
-    await expect(client.sessions.fork({ sessionId: fork.id, messageId: 'nothing' })).rejects.toMatchObject({
-      status: 404,
-      code: 'message_not_found',
-    });
+  });
+
+  test.each([
+    ['a seq beyond the head', { seq: 10_000 }, { status: 400 }],
+    ['an unknown message', { messageId: 'nothing' }, { status: 404, code: 'message_not_found' }],
+    ['a position without a message', { seq: 3, position: 'before' }, { status: 400, param: 'position' }],
+    ['a message and a seq', { seq: 3, messageId: 'b' }, { status: 400, param: 'seq' }],
+  ])('refuses a fork at %s', async (_point, point, problem) => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's' });
+    const fork = client.sessions.fork({ sessionId: 's', ...point } as never);
+    await expect(fork).rejects.toMatchObject(problem);
   });
 
   test('cuts the open message in a fork while the run goes on', async () => {
@@ -552,12 +655,8 @@ describe('sessions.fork', () => {
     await client.sessions.prompt({ sessionId: 's', text: 'Tell me.' });
     await firstAnswer.request;
     firstAnswer.say('Once upon');
-    await collect(
-      client.sessions.follow({ sessionId: 's' }),
-      (event) => event.type === 'part.delta' || (event.type === 'part.snapshot' && event.text !== ''),
-    );
-    const fork = await client.sessions.fork({ sessionId: 's' });
-    if ('dryRun' in fork) throw new Error('No fork was made.');
+    await waitForText(client);
+    const fork = await forkOf(client, { sessionId: 's' });
     expect(fork).toMatchObject({ status: 'idle', queueLength: 0 });
     const { items } = await client.sessions.listMessages({ sessionId: fork.id });
     expect(items.at(-1)).toMatchObject({
@@ -565,10 +664,7 @@ describe('sessions.fork', () => {
       metadata: { status: 'interrupted' },
       parts: [{ type: 'step-start' }, { type: 'text', text: 'Once upon' }],
     });
-    await client.sessions.prompt(
-      { sessionId: fork.id, text: 'Otherwise' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    await client.sessions.prompt({ sessionId: fork.id, text: 'Otherwise' }, wait);
     firstAnswer.say(' a time.');
     firstAnswer.end();
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
@@ -594,8 +690,7 @@ describe('sessions.fork', () => {
           (event.type === 'part.snapshot' && event.text === text) ||
           (event.type === 'part.delta' && event.offset + event.delta.length === text.length),
       );
-      const fork = await client.sessions.fork({ sessionId: 's' });
-      if ('dryRun' in fork) throw new Error('No fork was made.');
+      const fork = await forkOf(client, { sessionId: 's' });
       const { items } = await client.sessions.listMessages({ sessionId: fork.id });
       expect(items.at(-1)).toMatchObject({
         role: 'assistant',
@@ -621,36 +716,17 @@ describe('sessions.fork', () => {
     }
   });
 
-  test.each([
-    ['a position without a message', { seq: 3, position: 'before' }, 'position'],
-    ['a message and a seq', { seq: 3, messageId: 'b' }, 'seq'],
-  ])('refuses a fork at %s', async (_what, point, param) => {
-    const { client } = await world.start();
-    await client.sessions.create({ id: 's' });
-    const fork = client.sessions.fork({ sessionId: 's', ...point } as never);
-    await expect(fork).rejects.toMatchObject({ status: 400, param });
-  });
-
   test('copies the ancestors of a deep fork', async () => {
     const { client, sql } = await world.start();
     world.gateway.answer(() => says('Deep.'));
     await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Down?' }, { headers: { prefer: 'wait=20' } });
+    await client.sessions.prompt({ sessionId: 's', text: 'Down?' }, wait);
     let lastId = 's';
-    for (let depth = 0; depth < 34; depth += 1) {
-      const fork = await client.sessions.fork({ sessionId: lastId });
-      if ('dryRun' in fork) throw new Error('No fork was made.');
-      lastId = fork.id;
-    }
-    await expect
-      .poll(
-        async () =>
-          (await sql`select lineage from agent.sessions_sessions where session_id = ${lastId}`)[0]?.[
-            'lineage'
-          ],
-        { timeout: 10_000 },
-      )
-      .not.toHaveLength(34);
+    const depth = 34;
+    for (let count = 0; count < depth; count += 1) lastId = (await forkOf(client, { sessionId: lastId })).id;
+    const readLineage = async () =>
+      (await sql`select lineage from agent.sessions_sessions where session_id = ${lastId}`)[0]?.['lineage'];
+    await expect.poll(readLineage).not.toHaveLength(depth);
     const events = await collect(client.sessions.follow({ sessionId: lastId, until: 'idle' }));
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 1));
     expect((await client.sessions.listMessages({ sessionId: lastId })).items).toHaveLength(2);
@@ -658,6 +734,17 @@ describe('sessions.fork', () => {
 });
 
 describe('sessions.remove', () => {
+  test('frees the id', async () => {
+    const { client } = await world.start();
+    await client.sessions.create({ id: 's', title: 'One' });
+    await client.sessions.remove({ sessionId: 's' });
+    await expect(client.sessions.get({ sessionId: 's' })).rejects.toMatchObject({
+      status: 404,
+      code: 'session_not_found',
+    });
+    expect(await client.sessions.create({ id: 's' })).toMatchObject({ title: null, headSeq: 1 });
+  });
+
   test('removes a session during its run', async () => {
     const { client, sql } = await world.start();
     const firstAnswer = holdAnswer();
@@ -667,18 +754,18 @@ describe('sessions.remove', () => {
     await firstAnswer.request;
     await client.sessions.prompt({ sessionId: 's', text: 'Then this.' });
     await client.sessions.remove({ sessionId: 's' });
-    await expect(client.sessions.prompt({ sessionId: 's', text: 'Anybody?' })).rejects.toMatchObject({
+    await expect(client.sessions.prompt({ sessionId: 's', text: 'Still there?' })).rejects.toMatchObject({
       status: 404,
     });
     for (const table of ['events', 'runs', 'checkpoints']) {
-      expect(
-        await sql`select 1 from ${sql(`agent.sessions_${table}`)} where session_id not in (select session_id from agent.sessions_sessions)`,
-        table,
-      ).toHaveLength(0);
+      const orphanedRows = await sql`
+        select 1 from ${sql(`agent.sessions_${table}`)}
+        where session_id not in (select session_id from agent.sessions_sessions)`;
+      expect(orphanedRows, table).toHaveLength(0);
     }
     expect(await client.sessions.create({ id: 's' })).toMatchObject({ headSeq: 1, messageCount: 0 });
     world.gateway.answer(() => says('Here.'));
-    await client.sessions.prompt({ sessionId: 's', text: 'Anew.' }, { headers: { prefer: 'wait=20' } });
+    await client.sessions.prompt({ sessionId: 's', text: 'Anew.' }, wait);
     expect(JSON.stringify(world.gateway.requests.at(-1)?.prompt)).not.toContain('Begin.');
   });
 
@@ -689,6 +776,7 @@ describe('sessions.remove', () => {
     for (const type of ['stream.ready', 'session.created'])
       expect(await events.next()).toMatchObject({ value: { type } });
     const next = events.next();
+    // It may fail before its rejection is checked below.
     next.catch(() => {});
     await client.sessions.remove({ sessionId: 's' });
     await expect(next).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
@@ -702,17 +790,14 @@ describe('the conversation of a session', () => {
       says(/Sum up/.test(JSON.stringify(request.prompt.at(-1))) ? 'They spoke of the weather.' : 'Sunny.'),
     );
     await client.sessions.create({ id: 's' });
-    await client.sessions.prompt(
-      { sessionId: 's', text: 'Weather today?' },
-      { headers: { prefer: 'wait=20' } },
-    );
+    await client.sessions.prompt({ sessionId: 's', text: 'Weather today?' }, wait);
     const { runId } = await client.sessions.compact({ sessionId: 's' });
     await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({
       status: 'completed',
       delivery: 'compact',
     });
-    await client.sessions.prompt({ sessionId: 's', text: 'And then?' }, { headers: { prefer: 'wait=20' } });
+    await client.sessions.prompt({ sessionId: 's', text: 'And then?' }, wait);
     const prompt = JSON.stringify(world.gateway.requests.at(-1)?.prompt);
     expect(prompt).toContain('They spoke of the weather.');
     expect(prompt).not.toContain('Weather today?');
@@ -727,8 +812,8 @@ describe('the conversation of a session', () => {
       index === 0 ? calls({ name: 'files_list', input: {} }) : says('Nothing there.'),
     );
     await client.sessions.create({ id: 's' });
-    await client.sessions.prompt({ sessionId: 's', text: 'Look.' }, { headers: { prefer: 'wait=20' } });
-    await client.sessions.prompt({ sessionId: 's', text: 'And?' }, { headers: { prefer: 'wait=20' } });
+    await client.sessions.prompt({ sessionId: 's', text: 'Look.' }, wait);
+    await client.sessions.prompt({ sessionId: 's', text: 'And?' }, wait);
     const roles = world.gateway.requests.at(-1)?.prompt.map(({ role }) => role);
     expect(roles).toEqual(['system', 'user', 'assistant', 'tool', 'assistant', 'user']);
   });
