@@ -63,11 +63,6 @@ function step(index: number): ScriptedAnswer {
   };
 }
 
-/** Expects the longer prompt to begin with the whole shorter one. */
-function expectPrefix(shorterPrompt: readonly string[], longerPrompt: readonly string[]): void {
-  expect(longerPrompt.slice(0, shorterPrompt.length)).toEqual(shorterPrompt);
-}
-
 const tools = (body: string) => JSON.stringify((JSON.parse(body) as { tools: object }).tools);
 
 describe('the prompts of a session', () => {
@@ -98,7 +93,8 @@ describe('the prompts of a session', () => {
     const { bodies } = world.gateway;
     for (const [index, body] of bodies.entries()) {
       if (index === 0) continue;
-      expectPrefix(promptBytes(bodies[index - 1] as string), promptBytes(body));
+      const promptBefore = promptBytes(bodies[index - 1] as string);
+      expect(promptBytes(body).slice(0, promptBefore.length)).toEqual(promptBefore);
       expect(tools(body)).toBe(tools(bodies[0] as string));
     }
     expect(bodies.at(-1)).toContain('c2ln');
@@ -112,7 +108,7 @@ describe('the prompts of a session', () => {
     const promptBefore = lastPrompt();
     expect(promptBefore.length).toBeGreaterThan(30);
     await client.sessions.prompt({ sessionId: 's', text: 'On.' }, wait);
-    expectPrefix(promptBefore, lastPrompt());
+    expect(lastPrompt().slice(0, promptBefore.length)).toEqual(promptBefore);
   });
 
   test('begin with the same bytes after a restart', async () => {
@@ -123,7 +119,7 @@ describe('the prompts of a session', () => {
     await agent.close();
     const { client } = await world.start({ name: 'restarted', dataDir, needs: { plugins: [lookup] } });
     await client.sessions.prompt({ sessionId: 's', text: 'On.' }, wait);
-    expectPrefix(promptBefore, lastPrompt());
+    expect(lastPrompt().slice(0, promptBefore.length)).toEqual(promptBefore);
   });
 
   test('begin with the same bytes in a fork', async () => {
@@ -131,7 +127,7 @@ describe('the prompts of a session', () => {
     const promptBefore = lastPrompt();
     const { id } = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
     await client.sessions.prompt({ sessionId: id, text: 'On.' }, wait);
-    expectPrefix(promptBefore, lastPrompt());
+    expect(lastPrompt().slice(0, promptBefore.length)).toEqual(promptBefore);
   });
 
   test('leave out the reasoning of another model', async () => {
