@@ -218,10 +218,13 @@ describe('the headers of an attachment', () => {
     expect(disposition).not.toMatch(/[/\\]/);
   });
 
-  test('keep the parameters of a binary type and replace those of text', () => {
+  test('name UTF-8 for any text', () => {
     expect(mediaTypeOf({ contentType: 'text/plain;charset=latin1', encoding: 'utf-8' })).toBe(
       'text/plain; charset=utf-8',
     );
+  });
+
+  test('keep the parameters of a binary type', () => {
     expect(mediaTypeOf({ contentType: 'audio/ogg; codecs=opus', encoding: 'base64' })).toBe(
       'audio/ogg; codecs=opus',
     );
