@@ -41,7 +41,7 @@ describe('readAgentConfig', () => {
     expect(() => readAgentConfig({}, {})).toThrow(/--gateway-token-file/);
   });
 
-  test.each([
+  test.each<[Record<string, string>, RegExp]>([
     [{ port: '70000' }, /AGENT_PORT/],
     [{ variant: 'newest' }, /AGENT_VARIANT/],
     [{ name: 'a b' }, /--name/],
@@ -52,7 +52,7 @@ describe('readAgentConfig', () => {
     [{ 'allow-origin': 'http://localhost:3000/' }, /--allow-origin/],
     [{ 'gateway-token': 'x' }, /--gateway-token is not an option/],
   ])('refuses %j and names the setting', (flags, message) => {
-    expect(() => readAgentConfig(flags as Record<string, string>, token)).toThrow(SettingError);
-    expect(() => readAgentConfig(flags as Record<string, string>, token)).toThrow(message);
+    expect(() => readAgentConfig(flags, token)).toThrow(SettingError);
+    expect(() => readAgentConfig(flags, token)).toThrow(message);
   });
 });

@@ -208,7 +208,8 @@ describe('the registry', () => {
         config: new Map([['broken', { enabled: false }]]),
       });
       await registry.start('/');
-      await registry.hooks.guard('tool.before', call, context);
+      const guard = registry.hooks.guard('tool.before', call, context);
+      await expect(guard).resolves.toBeUndefined();
     });
   });
 });

@@ -95,56 +95,56 @@ const plainTool = {
   ...readOnly,
 };
 
-describe('an MCP server that misbehaves', () => {
-  const closers: (() => Promise<void>)[] = [];
-  afterEach(async () => {
-    for (const close of closers.splice(0).reverse()) await close();
+const closers: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+async function open(
+  behaviour: Behaviour,
+  members: { headers?: Record<string, string>; lines?: string[] } = {},
+): Promise<{ registry: PluginRegistry; server: HostileServer }> {
+  const server = await startHostileServer(behaviour);
+  closers.push(server.close);
+  const redactor = createRedactor();
+  const log =
+    members.lines === undefined
+      ? silentLog
+      : createLog({ level: 'info', redactor, write: (line) => void members.lines?.push(line) });
+  const servers = new Map([
+    ['far', { url: server.url, ...(members.headers ? { headers: members.headers } : {}) }],
+  ]);
+  const workspace = await openWorkspace({ folder: tmpdir(), hidden: [] });
+  const sandbox = await openSandbox({ workspace: tmpdir(), hidden: [], read: [], isOff: true, path: '' });
+  const programs = createProgramRunner({ sandbox, workspace, env: {} });
+  const registry = createRegistry(
+    [mcp({ servers, workspace: tmpdir(), programs, redactor, fetch, clock: systemClock, log })],
+    { log },
+  );
+  await registry.start(tmpdir());
+  closers.push(() => registry.stop());
+  return { registry, server };
+}
+
+const actionsOf = (registry: PluginRegistry): string[] => [...(registry.plugin('mcp')?.tools.keys() ?? [])];
+
+async function call(registry: PluginRegistry, action: string, input: unknown): Promise<ActionOutcome> {
+  const tool = registry.tool(`mcp_${action}`);
+  if (tool === undefined) throw new Error(`There is no tool ${action}.`);
+  return callAction({
+    tool,
+    input,
+    workspace: tmpdir(),
+    isApproved: true,
+    signal: new AbortController().signal,
+    timeoutMs: 60_000,
+    clock: systemClock,
+    log: silentLog,
   });
+}
 
-  async function open(
-    behaviour: Behaviour,
-    members: { headers?: Record<string, string>; lines?: string[] } = {},
-  ): Promise<{ registry: PluginRegistry; server: HostileServer }> {
-    const server = await startHostileServer(behaviour);
-    closers.push(server.close);
-    const redactor = createRedactor();
-    const log =
-      members.lines === undefined
-        ? silentLog
-        : createLog({ level: 'info', redactor, write: (line) => void members.lines?.push(line) });
-    const servers = new Map([
-      ['far', { url: server.url, ...(members.headers ? { headers: members.headers } : {}) }],
-    ]);
-    const workspace = await openWorkspace({ folder: tmpdir(), hidden: [] });
-    const sandbox = await openSandbox({ workspace: tmpdir(), hidden: [], read: [], isOff: true, path: '' });
-    const programs = createProgramRunner({ sandbox, workspace, env: {} });
-    const registry = createRegistry(
-      [mcp({ servers, workspace: tmpdir(), programs, redactor, fetch, clock: systemClock, log })],
-      { log },
-    );
-    await registry.start(tmpdir());
-    closers.push(() => registry.stop());
-    return { registry, server };
-  }
-
-  const actionsOf = (registry: PluginRegistry): string[] => [...(registry.plugin('mcp')?.tools.keys() ?? [])];
-
-  async function call(registry: PluginRegistry, action: string, input: unknown): Promise<ActionOutcome> {
-    const tool = registry.tool(`mcp_${action}`);
-    if (tool === undefined) throw new Error(`There is no tool ${action}.`);
-    return callAction({
-      tool,
-      input,
-      workspace: tmpdir(),
-      isApproved: true,
-      signal: new AbortController().signal,
-      timeoutMs: 60_000,
-      clock: systemClock,
-      log: silentLog,
-    });
-  }
-
-  test('cannot make the agent run a pattern of an input schema', async () => {
+describe('the schemas of an MCP server', () => {
+  test('never run a pattern for an input', async () => {
     const inputSchema = {
       type: 'object',
       required: ['text'],
@@ -160,7 +160,7 @@ describe('an MCP server that misbehaves', () => {
     });
   });
 
-  test('cannot make the agent follow references of an input schema', async () => {
+  test('never resolve exponential references for an input', async () => {
     const steps = Array.from(
       { length: 40 },
       (_, index) =>
@@ -178,7 +178,7 @@ describe('an MCP server that misbehaves', () => {
     expect(await call(registry, 'far-deep', { text: 'x' })).toMatchObject({ ok: true });
   });
 
-  test('cannot make the agent validate results by its output schema', async () => {
+  test('never validate a result', async () => {
     const outputSchema = { type: 'object', properties: { text: { type: 'string', pattern: '^(a+)+$' } } };
     const { registry } = await open({ tools: [{ ...plainTool, outputSchema }] });
     expect(await call(registry, 'far-plain', { text: 'x' })).toMatchObject({
@@ -187,13 +187,13 @@ describe('an MCP server that misbehaves', () => {
     });
   });
 
-  test('keeps a tool whose output schema is invalid', async () => {
+  test('keep a tool whose output schema is invalid', async () => {
     const outputSchema = { type: 'object', properties: { text: { type: 'nonsense' } } };
     const { registry } = await open({ tools: [{ ...plainTool, outputSchema }] });
     expect(actionsOf(registry)).toEqual(['far-plain']);
   });
 
-  test('loses only the tool whose schema is too large', async () => {
+  test('leave out only the tool whose schema is too large', async () => {
     const largeTool = {
       ...plainTool,
       name: 'large',
@@ -206,7 +206,7 @@ describe('an MCP server that misbehaves', () => {
     ]);
   });
 
-  test('cannot make the agent compile a schema of thousands of members', async () => {
+  test('check thousands of members without compilation', async () => {
     const properties = Object.fromEntries(
       Array.from({ length: 2_000 }, (_, index) => [`p${index}`, { type: 'string' }]),
     );
@@ -239,7 +239,7 @@ describe('an MCP server that misbehaves', () => {
       { a: { b: 2 } },
       'a.b must be at least 3',
     ],
-  ])('has inputs checked by the simple keywords of %j', async (schema, input, reason) => {
+  ])('check inputs by the simple keywords of %j', async (schema, input, reason) => {
     const { registry } = await open({
       tools: [{ name: 'plain', inputSchema: { type: 'object', ...schema }, ...readOnly }],
     });
@@ -253,14 +253,14 @@ describe('an MCP server that misbehaves', () => {
     { properties: { a: { type: 'nonsense' } } },
     { properties: { a: { pattern: '(' } } },
     { $ref: 'https://example.com/schema' },
-  ])('loses a tool with the schema %j', async (schema) => {
+  ])('leave out a tool with the schema %j', async (schema) => {
     const { registry } = await open({
       tools: [{ name: 'odd', inputSchema: { type: 'object', ...schema }, ...readOnly }, plainTool],
     });
     expect(actionsOf(registry)).toEqual(['far-plain']);
   });
 
-  test('keeps the schemas of all its tools within one bound', async () => {
+  test('have one bound for all tools of a server', async () => {
     const tools = Array.from({ length: 100 }, (_, index) => ({
       ...plainTool,
       name: `tool-${index}`,
@@ -270,39 +270,54 @@ describe('an MCP server that misbehaves', () => {
     expect(actionsOf(registry).length).toBeGreaterThan(0);
     expect(actionsOf(registry).length).toBeLessThan(25);
   });
+});
 
-  test.each(['application/json', 'text/event-stream'])(
-    'cannot answer a call with endless %s',
-    async (type) => {
-      let bytes = 0;
-      const { promise, resolve } = Promise.withResolvers<void>();
-      const chunk = Buffer.from(`data: ${'x'.repeat(1024 * 1024)}\n`);
-      const { registry } = await open({
-        tools: [plainTool],
-        call(_message, response) {
-          response.writeHead(200, { 'content-type': type });
-          response.once('close', () => resolve());
-          const timer = setInterval(() => {
-            if (response.destroyed || bytes > 128 * 1024 * 1024) {
-              clearInterval(timer);
-              response.destroy();
-              return;
-            }
-            // Count the bytes that the agent reads, not those buffered in this process.
-            if (response.writableNeedDrain) return;
-            bytes += chunk.length;
-            response.write(chunk);
-          }, 5);
-        },
-      });
-      const outcome = call(registry, 'far-plain', { text: 'x' });
-      await promise;
-      expect(bytes).toBeLessThan(64 * 1024 * 1024);
-      if (type === 'application/json') expect(await outcome).toMatchObject({ ok: false });
-    },
-  );
+describe('an MCP server that misbehaves', () => {
+  /** A tool call whose answer of this type never ends. */
+  function endlessAnswer(type: string) {
+    let bytes = 0;
+    const disconnection = Promise.withResolvers<void>();
+    const chunk = Buffer.from(`data: ${'x'.repeat(1024 * 1024)}\n`);
+    const behaviour: Behaviour = {
+      tools: [plainTool],
+      call(_message, response) {
+        response.writeHead(200, { 'content-type': type });
+        response.once('close', () => disconnection.resolve());
+        const timer = setInterval(() => {
+          if (response.destroyed || bytes > 128 * 1024 * 1024) {
+            clearInterval(timer);
+            response.destroy();
+            return;
+          }
+          // Count the bytes that the agent reads, not those buffered in this process.
+          if (response.writableNeedDrain) return;
+          bytes += chunk.length;
+          response.write(chunk);
+        }, 5);
+      },
+    };
+    return { behaviour, disconnection: disconnection.promise, countBytes: () => bytes };
+  }
 
-  test('is listed a few times for 500 list_changed notifications', async () => {
+  test('cannot answer a call with endless JSON', async () => {
+    const { behaviour, disconnection, countBytes } = endlessAnswer('application/json');
+    const { registry } = await open(behaviour);
+    const outcome = call(registry, 'far-plain', { text: 'x' });
+    await disconnection;
+    expect(countBytes()).toBeLessThan(64 * 1024 * 1024);
+    expect(await outcome).toMatchObject({ ok: false });
+  });
+
+  test('cannot answer a call with an endless event', async () => {
+    const { behaviour, disconnection, countBytes } = endlessAnswer('text/event-stream');
+    const { registry } = await open(behaviour);
+    // The client waits for another stream, so that the call would end at its deadline.
+    void call(registry, 'far-plain', { text: 'x' });
+    await disconnection;
+    expect(countBytes()).toBeLessThan(64 * 1024 * 1024);
+  });
+
+  test('causes few listings by 500 list_changed notifications', async () => {
     const notification = { jsonrpc: '2.0', method: 'notifications/tools/list_changed' };
     const frame = `data: ${JSON.stringify(notification)}\n\n`;
     const stream = Promise.withResolvers<ServerResponse>();

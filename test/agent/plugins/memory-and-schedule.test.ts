@@ -22,7 +22,7 @@ afterEach(async () => {
   for (const agent of agents.splice(0)) await agent.close();
 });
 
-async function start(name = randomUUID()): Promise<TestAgent> {
+async function start(name: string = randomUUID()): Promise<TestAgent> {
   const agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, name });
   agents.push(agent);
   return agent;
