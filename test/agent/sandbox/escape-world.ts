@@ -23,7 +23,6 @@ import { join } from 'node:path';
 import type { AgentConfig } from '../../../src/agent/config.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
-import { openMcpServers } from './mcp-servers.ts';
 import {
   calls,
   says,
@@ -31,6 +30,7 @@ import {
   toolResults,
   type ScriptedGateway,
 } from '../../support/scripted-gateway.ts';
+import { openMcpServers } from './mcp-servers.ts';
 
 export interface Attempt {
   tool: string;
@@ -48,7 +48,7 @@ export interface EscapeWorld {
   /** Lets the model make one call; returns the text of the result for the model. */
   attempt(attempt: Attempt): Promise<string>;
   /** Effects outside of the sandbox since the start; empty while the sandbox works. */
-  breaches(output: string): Promise<string[]>;
+  findBreaches(output: string): Promise<string[]>;
   close(): Promise<void>;
 }
 
@@ -75,7 +75,7 @@ export const secrets = {
 /** Name of the processes that attempts start. */
 export const processMark = 'th-escapee';
 /** Attempts that have reached their target print it. */
-export const successMark = 'ESCAPED';
+const successMark = 'ESCAPED';
 
 export async function openEscapeWorld(): Promise<EscapeWorld> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-escapes-')));
@@ -131,12 +131,9 @@ export async function openEscapeWorld(): Promise<EscapeWorld> {
       const request = gateway.requests.at(-1);
       return JSON.stringify(request === undefined ? [] : toolResults(request).map(({ output }) => output));
     },
-    async breaches(output) {
-      const token = agent === undefined ? '' : agent.token;
+    async findBreaches(output) {
       return [
-        ...[...Object.values(secrets), token, successMark]
-          .filter((text) => text !== '' && output.includes(text))
-          .map((text) => `the model saw ${text}`),
+        ...findSecrets(output, agent?.token),
         ...differences(fingerprintBefore, await readFingerprint(places)),
         ...(listeners.connections() > 0 ? ['a listener on the host was reached'] : []),
         ...mcp.hostileCalls.map((tool) => `the hostile MCP server got a call of ${tool}`),
@@ -218,6 +215,13 @@ async function openListeners(socketPath: string): Promise<Listeners> {
       udp.close();
     },
   };
+}
+
+/** The secrets in the output of an attempt, and the mark of its success. */
+function findSecrets(output: string, token = ''): string[] {
+  return [...Object.values(secrets), token, successMark]
+    .filter((text) => text !== '' && output.includes(text))
+    .map((text) => `the model saw ${text}`);
 }
 
 type Fingerprint = ReadonlyMap<string, string>;

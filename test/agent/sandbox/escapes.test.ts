@@ -47,7 +47,7 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
       'gets nothing from: %s',
       async (_title, row, index) => {
         const output = await world.attempt(row.attempt(world.facts));
-        expect(await world.breaches(output)).toEqual([]);
+        expect(await world.findBreaches(output)).toEqual([]);
         const isDenied = /needs an approval/.test(output);
         const [plugin = ''] = row.attempt(world.facts).tool.split('_');
         expect(isDenied || plugin !== 'shell').toBe(true);
@@ -71,7 +71,7 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
       async (_title, row, index) => {
         const output = await world.attempt(row.attempt(world.facts));
         expect(output).not.toMatch(/needs an approval|cannot be started|bwrap:/);
-        expect(await world.breaches(output)).toEqual([]);
+        expect(await world.findBreaches(output)).toEqual([]);
         record(index, { approved: row.boundary ?? '' });
       },
     );

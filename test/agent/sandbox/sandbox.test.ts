@@ -17,7 +17,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { openSandbox, type SandboxSettings } from '../../../src/agent/processes/index.ts';
 import type { TestAgent } from '../../support/agent.ts';
 import { hasBubblewrap } from '../../support/bubblewrap.ts';
@@ -51,13 +51,13 @@ async function run(agent: TestAgent, command: string, members: object = {}): Pro
   return result as ShellResult;
 }
 
-async function startConfigured(config: object): Promise<TestAgent> {
+async function startConfigured(config: object, workspace?: string): Promise<TestAgent> {
   const pluginConfig = join(folder, 'plugins.json');
   await writeFile(pluginConfig, JSON.stringify(config));
-  return world.start({ settings: { pluginConfig } });
+  return world.start({ settings: { pluginConfig }, ...(workspace === undefined ? {} : { workspace }) });
 }
 
-/** The output of each command, in turn; not as root, whom no mode of a folder keeps from reading it. */
+/** The output of each command, in turn. As another user than root, who reads folders of any mode. */
 async function runAsUser(workspace: string, commands: readonly string[]): Promise<string[]> {
   const program = join(import.meta.dirname, '../../support/sandboxed-commands.ts');
   const nobodyUserId = 65_534;
@@ -70,7 +70,7 @@ async function runAsUser(workspace: string, commands: readonly string[]): Promis
 }
 
 describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
-  test('works in the workspace with the programs of the system', async () => {
+  test('runs in the workspace with the programs of the system', async () => {
     const agent = await world.start();
     expect(await run(agent, 'echo x > a && cat a | tr x y; pwd; exit 3')).toMatchObject({
       exitCode: 3,
@@ -80,93 +80,14 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
 
   test('reaches the network when its call requests it', async () => {
     const server = createServer((socket) => socket.end('reached')).listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
     const agent = await world.start();
-    const command = `python3 -c 'import socket; print(socket.create_connection(("127.0.0.1", ${port}), 5).recv(9).decode())' 2>&1 | tail -n 1`;
+    const connection = `socket.create_connection(("127.0.0.1", ${port}), 5)`;
+    const command = `python3 -c 'import socket; print(${connection}.recv(9).decode())' 2>&1 | tail -n 1`;
     expect((await run(agent, command, { network: true })).output).toBe('reached\n');
     expect((await run(agent, command)).output).toContain('Connection refused');
-    server.close();
-  });
-
-  test('changes protected files when its call requests it', async () => {
-    const agent = await world.start();
-    await writeFile(join(agent.workspace, 'package.json'), '{}');
-    expect((await run(agent, 'echo 1 > package.json')).exitCode).not.toBe(0);
-    expect((await run(agent, 'echo 1 > package.json', { protected: true })).exitCode).toBe(0);
-    expect(await readFile(join(agent.workspace, 'package.json'), 'utf8')).toBe('1\n');
-  });
-
-  test('sees no secret in a protected folder', async () => {
-    const agent = await world.start();
-    await mkdir(join(agent.workspace, '.devcontainer'));
-    await writeFile(join(agent.workspace, '.devcontainer', '.env'), 'KEY=secret');
-    expect((await run(agent, 'cat .devcontainer/.env; ls -a .devcontainer')).output).not.toContain('secret');
-  });
-
-  test('reports new protected files that it renames', async () => {
-    const agent = await world.start();
-    const { notice } = await run(agent, 'echo evil > .envrc');
-    expect(notice).toContain('.envrc is now .envrc.needs-approval');
-    expect(await readFile(join(agent.workspace, '.envrc.needs-approval'), 'utf8')).toBe('evil\n');
-  });
-
-  test('renames a new protected file whose other name is taken', async () => {
-    const agent = await world.start();
-    await writeFile(join(agent.workspace, 'justfile.needs-approval'), 'earlier');
-    const { notice } = await run(agent, 'mkdir Makefile.needs-approval; echo evil | tee Makefile justfile');
-    expect(notice).toMatch(/Makefile is now [\w-]+\.needs-approval, justfile is now/);
-    const names = await readdir(agent.workspace);
-    expect(names).not.toContain('Makefile');
-    expect(names).not.toContain('justfile');
-    expect(await readFile(join(agent.workspace, 'justfile.needs-approval'), 'utf8')).toBe('earlier');
-  });
-
-  test('renames what a command puts in the place of a protected link', async () => {
-    const agent = await world.start();
-    for (const name of ['Makefile', '.npmrc', 'justfile'])
-      await symlink('tasks.txt', join(agent.workspace, name));
-    const { notice } = await run(agent, 'rm Makefile; echo evil > Makefile; ln -sf evil.txt .npmrc');
-    expect(notice).toContain('.npmrc is now .npmrc.needs-approval');
-    expect(notice).toContain('Makefile is now Makefile.needs-approval');
-    expect(notice).not.toContain('justfile');
-  });
-
-  test('renames a new protected file whose name leaves no room for a suffix', async () => {
-    const agent = await world.start();
-    const name = `Makefile${'.'.repeat(247)}`;
-    expect((await run(agent, `echo evil > ${name}`)).notice).toContain('is now');
-    expect(await readdir(agent.workspace)).not.toContain(name);
-  });
-
-  test('cannot uncover secrets or protected files by the mode of their folder', async () => {
-    const workspace = await mkdtemp(join(tmpdir(), 'townhall-modes-'));
-    await mkdir(join(workspace, 'config'));
-    await writeFile(join(workspace, 'config', '.env'), 'KEY=secret');
-    await writeFile(join(workspace, 'config', 'package.json'), '{}');
-    await mkdir(join(workspace, 'closed'));
-    await writeFile(join(workspace, 'closed', '.env'), 'KEY=secret');
-    await chmod(join(workspace, 'closed'), 0o000);
-    const outputs = await runAsUser(workspace, [
-      'mkdir new still; echo evil | tee new/Makefile still/Makefile Makefile; chmod 311 new; chmod 555 still; chmod 000 config; chmod 300 .',
-      'chmod 755 config; cat config/.env; echo evil > config/package.json; chmod 400 config',
-      'chmod 755 config; cat config/.env; echo evil > config/package.json',
-      'chmod 755 closed; cat closed/.env; chmod 000 closed',
-      'ls -d * new/* still/*',
-    ]);
-    expect(outputs.join('\n')).not.toContain('secret');
-    expect(outputs.at(-1)?.split('\n')).toEqual([
-      'Makefile.needs-approval',
-      'closed',
-      'config',
-      'new',
-      'new/Makefile.needs-approval',
-      'still',
-      'still/Makefile.needs-approval',
-      '',
-    ]);
-    expect(await readFile(join(workspace, 'config', 'package.json'), 'utf8')).toBe('{}');
-    await rm(workspace, { recursive: true });
   });
 
   test('sees no hidden path below the folders of the system', async () => {
@@ -188,26 +109,6 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     const { stdout } = await promisify(execFile)(program, args, { env });
     expect(stdout).toMatch(/^cat: .*Permission denied\nbin\n/);
   });
-
-  test('runs beside more protected files and secrets than one sandbox can mount', async () => {
-    const agent = await world.start();
-    for (let index = 0; index < 1_500; index += 1) {
-      const caseFolder = join(agent.workspace, 'fixtures', `group-${index % 10}`, `case-${index}`);
-      await mkdir(caseFolder, { recursive: true });
-      await writeFile(join(caseFolder, 'package.json'), '{}');
-      if (index < 500) await writeFile(join(caseFolder, '.env'), 'KEY=secret');
-    }
-    await writeFile(join(agent.workspace, 'package.json'), '{}');
-    const command =
-      'echo x > ok; echo evil > package.json; cd fixtures/group-9; echo evil > case-1499/package.json; cat case-9/.env; ls';
-    const { output, notice } = await run(agent, command, { timeoutSeconds: 60 });
-    expect(await readFile(join(agent.workspace, 'ok'), 'utf8')).toBe('x\n');
-    expect(await readFile(join(agent.workspace, 'package.json'), 'utf8')).toBe('{}');
-    const lastFile = join(agent.workspace, 'fixtures', 'group-9', 'case-1499', 'package.json');
-    expect(await readFile(lastFile, 'utf8')).toBe('{}');
-    expect(output).not.toContain('secret');
-    expect(notice).toMatch(/could not write to these folders.*fixtures.*these folders appeared empty/);
-  }, 120_000);
 
   test('is refused where its arguments would be too long', async () => {
     const sandbox = await openSandbox({
@@ -233,31 +134,142 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     });
     expect(await run(agent, `rm -r "$(printf '\\377')"; ls`)).toMatchObject({ exitCode: 0, output: '' });
   });
+});
 
-  test.each(['common', 'included', 'worktree'])('keeps the hooks that a config names: %s', async (kind) => {
-    const base = await realpath(await mkdtemp(join(folder, 'hooks-')));
-    const workspace = kind === 'worktree' ? join(base, 'tree') : base;
-    const identity = ['-c', 'user.name=a', '-c', 'user.email=a@example.com'];
-    for (const args of [
-      ['init', '-q', '.'],
-      ...(kind === 'included'
-        ? [
-            ['config', '-f', 'shared.gitconf', 'core.hooksPath', 'hk'],
-            ['config', 'include.path', '../shared.gitconf'],
-          ]
-        : [['config', 'core.hooksPath', 'hk']]),
-      [...identity, 'commit', '-q', '--allow-empty', '-m', 'first'],
-      ...(kind !== 'worktree' ? [] : [['worktree', 'add', '-q', 'tree']]),
-    ])
-      await promisify(execFile)('git', args, { cwd: base });
-    const agent = await world.start({ workspace });
-    const { notice } = await run(agent, 'mkdir -p hk; echo evil > hk/pre-commit');
-    expect(notice).toContain('hk is now hk.needs-approval');
-    await mkdir(join(workspace, 'hk'));
-    expect((await run(agent, 'echo evil > hk/pre-commit')).exitCode).not.toBe(0);
+describe.skipIf(!hasBubblewrap)('a command beside protected files and secrets', () => {
+  test('changes protected files when its call requests it', async () => {
+    const agent = await world.start();
+    await writeFile(join(agent.workspace, 'package.json'), '{}');
+    expect((await run(agent, 'echo 1 > package.json')).exitCode).not.toBe(0);
+    expect((await run(agent, 'echo 1 > package.json', { protected: true })).exitCode).toBe(0);
+    expect(await readFile(join(agent.workspace, 'package.json'), 'utf8')).toBe('1\n');
   });
 
-  test('commits to a repository whose configuration it cannot change', async () => {
+  test('sees no secret in a protected folder', async () => {
+    const agent = await world.start();
+    await mkdir(join(agent.workspace, '.devcontainer'));
+    await writeFile(join(agent.workspace, '.devcontainer', '.env'), 'KEY=secret');
+    expect((await run(agent, 'cat .devcontainer/.env; ls -a .devcontainer')).output).not.toContain('secret');
+  });
+
+  test('cannot uncover them by the mode of their folder', async () => {
+    const workspace = await mkdtemp(join(tmpdir(), 'townhall-modes-'));
+    onTestFinished(() => rm(workspace, { recursive: true }));
+    await mkdir(join(workspace, 'config'));
+    await writeFile(join(workspace, 'config', '.env'), 'KEY=secret');
+    await writeFile(join(workspace, 'config', 'package.json'), '{}');
+    await mkdir(join(workspace, 'closed'));
+    await writeFile(join(workspace, 'closed', '.env'), 'KEY=secret');
+    await chmod(join(workspace, 'closed'), 0o000);
+    const outputs = await runAsUser(workspace, [
+      'mkdir new still; echo evil | tee new/Makefile still/Makefile Makefile; ' +
+        'chmod 311 new; chmod 555 still; chmod 000 config; chmod 300 .',
+      'chmod 755 config; cat config/.env; echo evil > config/package.json; chmod 400 config',
+      'chmod 755 config; cat config/.env; echo evil > config/package.json',
+      'chmod 755 closed; cat closed/.env; chmod 000 closed',
+      'ls -d * new/* still/*',
+    ]);
+    expect(outputs.join('\n')).not.toContain('secret');
+    expect(outputs.at(-1)?.split('\n')).toEqual([
+      'Makefile.needs-approval',
+      'closed',
+      'config',
+      'new',
+      'new/Makefile.needs-approval',
+      'still',
+      'still/Makefile.needs-approval',
+      '',
+    ]);
+    expect(await readFile(join(workspace, 'config', 'package.json'), 'utf8')).toBe('{}');
+  });
+
+  test('runs beside more of them than one sandbox can mount', async () => {
+    const agent = await world.start();
+    for (let index = 0; index < 1_500; index += 1) {
+      const caseFolder = join(agent.workspace, 'fixtures', `group-${index % 10}`, `case-${index}`);
+      await mkdir(caseFolder, { recursive: true });
+      await writeFile(join(caseFolder, 'package.json'), '{}');
+      if (index < 500) await writeFile(join(caseFolder, '.env'), 'KEY=secret');
+    }
+    await writeFile(join(agent.workspace, 'package.json'), '{}');
+    const command =
+      'echo x > ok; echo evil > package.json; ' +
+      'cd fixtures/group-9; echo evil > case-1499/package.json; cat case-9/.env; ls';
+    const { output, notice } = await run(agent, command, { timeoutSeconds: 60 });
+    expect(await readFile(join(agent.workspace, 'ok'), 'utf8')).toBe('x\n');
+    expect(await readFile(join(agent.workspace, 'package.json'), 'utf8')).toBe('{}');
+    const lastFile = join(agent.workspace, 'fixtures', 'group-9', 'case-1499', 'package.json');
+    expect(await readFile(lastFile, 'utf8')).toBe('{}');
+    expect(output).not.toContain('secret');
+    expect(notice).toMatch(/could not write to these folders.*fixtures.*these folders appeared empty/);
+  }, 120_000);
+});
+
+describe.skipIf(!hasBubblewrap)('a new file with a protected name', () => {
+  test('gets another name, which the result reports', async () => {
+    const agent = await world.start();
+    const { notice } = await run(agent, 'echo evil > .envrc');
+    expect(notice).toContain('.envrc is now .envrc.needs-approval');
+    expect(await readFile(join(agent.workspace, '.envrc.needs-approval'), 'utf8')).toBe('evil\n');
+  });
+
+  test('gets a third name where the other one is taken', async () => {
+    const agent = await world.start();
+    await writeFile(join(agent.workspace, 'justfile.needs-approval'), 'earlier');
+    const { notice } = await run(agent, 'mkdir Makefile.needs-approval; echo evil | tee Makefile justfile');
+    expect(notice).toMatch(/Makefile is now [\w-]+\.needs-approval, justfile is now/);
+    const names = await readdir(agent.workspace);
+    expect(names).not.toContain('Makefile');
+    expect(names).not.toContain('justfile');
+    expect(await readFile(join(agent.workspace, 'justfile.needs-approval'), 'utf8')).toBe('earlier');
+  });
+
+  test('gets another name where it replaces a protected link', async () => {
+    const agent = await world.start();
+    for (const name of ['Makefile', '.npmrc', 'justfile'])
+      await symlink('tasks.txt', join(agent.workspace, name));
+    const { notice } = await run(agent, 'rm Makefile; echo evil > Makefile; ln -sf evil.txt .npmrc');
+    expect(notice).toContain('.npmrc is now .npmrc.needs-approval');
+    expect(notice).toContain('Makefile is now Makefile.needs-approval');
+    expect(notice).not.toContain('justfile');
+  });
+
+  test('gets another name where a suffix has no room', async () => {
+    const agent = await world.start();
+    const name = `Makefile${'.'.repeat(247)}`;
+    expect((await run(agent, `echo evil > ${name}`)).notice).toContain('is now');
+    expect(await readdir(agent.workspace)).not.toContain(name);
+  });
+});
+
+describe.skipIf(!hasBubblewrap)('a command in a git repository', () => {
+  test.each(['common', 'included', 'worktree'])(
+    'cannot add hooks where a config names them: %s',
+    async (kind) => {
+      const base = await realpath(await mkdtemp(join(folder, 'hooks-')));
+      const workspace = kind === 'worktree' ? join(base, 'tree') : base;
+      const identity = ['-c', 'user.name=a', '-c', 'user.email=a@example.com'];
+      for (const args of [
+        ['init', '-q', '.'],
+        ...(kind === 'included'
+          ? [
+              ['config', '-f', 'shared.gitconf', 'core.hooksPath', 'hk'],
+              ['config', 'include.path', '../shared.gitconf'],
+            ]
+          : [['config', 'core.hooksPath', 'hk']]),
+        [...identity, 'commit', '-q', '--allow-empty', '-m', 'first'],
+        ...(kind !== 'worktree' ? [] : [['worktree', 'add', '-q', 'tree']]),
+      ])
+        await promisify(execFile)('git', args, { cwd: base });
+      const agent = await world.start({ workspace });
+      const { notice } = await run(agent, 'mkdir -p hk; echo evil > hk/pre-commit');
+      expect(notice).toContain('hk is now hk.needs-approval');
+      await mkdir(join(workspace, 'hk'));
+      expect((await run(agent, 'echo evil > hk/pre-commit')).exitCode).not.toBe(0);
+    },
+  );
+
+  test('commits but cannot change the configuration', async () => {
     const agent = await world.start();
     await run(agent, 'git init -q .', { protected: true });
     const identity = '-c user.name=a -c user.email=a@example.com';
@@ -380,10 +392,8 @@ describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
     const workspace = join(folder, 'programs');
     await mkdir(workspace, { recursive: true });
     await writeFile(join(workspace, 'serve.sh'), 'exec sleep 300');
-    const pluginConfig = join(folder, 'plugins.json');
     const services = { web: { command: ['/bin/sh', 'serve.sh'] } };
-    await writeFile(pluginConfig, JSON.stringify({ services }));
-    const agent = await world.start({ workspace, settings: { pluginConfig } });
+    const agent = await startConfigured({ services }, workspace);
     expect((await run(agent, 'echo evil > serve.sh')).exitCode).not.toBe(0);
     expect(await readFile(join(workspace, 'serve.sh'), 'utf8')).toBe('exec sleep 300');
   });
@@ -398,13 +408,11 @@ describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
     const workspace = await realpath(await mkdtemp(join(folder, 'named-')));
     await writeFile(join(workspace, 'serve.sh'), 'exec sleep 300');
     await symlink(workspace, `${workspace}-link`);
-    const pluginConfig = join(folder, 'plugins.json');
     const words = command.map((word) =>
       word.replace('WORKSPACE', workspace).replace('LINK', `${workspace}-link`),
     );
     const services = { web: { command: words, autostart: false } };
-    await writeFile(pluginConfig, JSON.stringify({ services }));
-    const agent = await world.start({ workspace, settings: { pluginConfig } });
+    const agent = await startConfigured({ services }, workspace);
     await run(agent, 'echo evil > serve.sh; rm -f serve.sh');
     expect(await readFile(join(workspace, 'serve.sh'), 'utf8')).toBe('exec sleep 300');
   });
@@ -413,19 +421,18 @@ describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
     const workspace = await realpath(await mkdtemp(join(folder, 'linked-')));
     await writeFile(join(workspace, 'real.sh'), 'exec sleep 300');
     await symlink('real.sh', join(workspace, 'serve.sh'));
-    const pluginConfig = join(folder, 'plugins.json');
-    await writeFile(pluginConfig, JSON.stringify({ services: { web: { command: ['sh', 'serve.sh'] } } }));
-    const agent = await world.start({ workspace, settings: { pluginConfig } });
+    const services = { web: { command: ['sh', 'serve.sh'] } };
+    const agent = await startConfigured({ services }, workspace);
     const { notice } = await run(agent, 'echo evil > real.sh; echo evil > evil.sh; ln -sf evil.sh serve.sh');
     expect(await readFile(join(workspace, 'real.sh'), 'utf8')).toBe('exec sleep 300');
     expect(notice).toContain('serve.sh is now');
   });
 
-  test('get SIGTERM and time to end', async () => {
+  test('get SIGTERM and time to exit', async () => {
     const script = `trap 'echo ended > end; exit 0' TERM; echo ready > ready; while :; do sleep 0.1; done`;
-    const agent = await startConfigured({ services: { polite: { command: ['/bin/sh', '-c', script] } } });
+    const agent = await startConfigured({ services: { slow: { command: ['/bin/sh', '-c', script] } } });
     await expect.poll(() => readFile(join(agent.workspace, 'ready'), 'utf8').catch(() => '')).toBe('ready\n');
-    await agent.client.services.controlService({ serviceName: 'polite', action: 'stop' });
+    await agent.client.services.controlService({ serviceName: 'slow', action: 'stop' });
     expect(await readFile(join(agent.workspace, 'end'), 'utf8')).toBe('ended\n');
   });
 
@@ -434,14 +441,13 @@ describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
     const sandbox = { read: [join(import.meta.dirname, '../../..')] };
     const probe = { command: process.execPath, args: [program], env: { PROBE: 'yes' }, sandbox };
     const agent = await startConfigured({ mcpServers: { probe, closed: { ...probe, sandbox: {} } } });
-    const payload = {};
     const { result } = await agent.client.plugins.callAction({
       plugin_name: 'mcp',
       action_name: 'probe-environment',
-      payload,
     });
-    expect((result as { text: string }).text.split(' ').sort()).toContain('PROBE');
-    expect((result as { text: string }).text).not.toMatch(/USER|AGENT_/);
+    const variables = (result as { text: string }).text;
+    expect(variables.split(' ')).toContain('PROBE');
+    expect(variables).not.toMatch(/USER|AGENT_/);
     const { availability } = await agent.client.plugins.checkAvailability({ plugin_name: 'mcp' });
     expect(availability.reasons.join(' ')).toContain('"closed"');
   });
