@@ -102,10 +102,10 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     const agent = await launch();
     const request = Promise.withResolvers<void>();
     gateway.answer(() => ({ respond: () => new Promise(() => request.resolve()) }));
-    const call = execute(agent, 'Think.').catch(() => 'cut off');
+    const call = execute(agent, 'Think.').catch(() => 'disconnected');
     await request.promise;
     await kill(agent.child);
-    expect(await call).toBe('cut off');
+    expect(await call).toBe('disconnected');
     gateway.answer(() => says('Back again.'));
     await checkAfterRestart(async (next) => {
       expect(next.token).toBe(agent.token);
@@ -177,14 +177,14 @@ describe('a killed agent', { timeout: 180_000 }, () => {
       error: { type: 'rate_limit_error', code: 'rate_limited' },
       headers: { 'retry-after': '60' },
     }));
-    const call = execute(agent, 'Hurry.').catch(() => 'cut off');
+    const call = execute(agent, 'Hurry.').catch(() => 'disconnected');
     const { sessions } = createAgentClient({ baseUrl: agent.url, token: agent.token });
     const listIds = async () => (await sessions.list()).items.map(({ id }) => id);
     await expect.poll(listIds).toHaveLength(1);
     const [sessionId = ''] = await listIds();
     await collect(sessions.follow({ sessionId }), ({ type }) => type === 'run.waiting');
     await kill(agent.child);
-    expect(await call).toBe('cut off');
+    expect(await call).toBe('disconnected');
     await checkAfterRestart(async ({ sql }) => {
       const rows = await sql<{ type: string }[]>`select type from agent.sessions_events order by seq`;
       const types = rows.map(({ type }) => type);
