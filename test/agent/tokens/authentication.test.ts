@@ -37,6 +37,85 @@ function routesOf(variant: 'current' | 'classic'): Route[] {
   );
 }
 
+/** Headers that resemble the token's or carry it elsewhere, by a name for the failure message. */
+function wrongCredentials(token: string): Record<string, Record<string, string>> {
+  const swappedToken = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
+  return {
+    none: {},
+    basic: { authorization: `Basic ${Buffer.from(`agent:${token}`).toString('base64')}` },
+    'another scheme': { authorization: `Token ${token}` },
+    bare: { authorization: token },
+    'another case': { authorization: `Bearer ${swappedToken}` },
+    'a prefix': { authorization: `Bearer ${token.slice(0, -1)}` },
+    'a suffix': { authorization: `Bearer ${token}0` },
+    unknown: { authorization: `Bearer ${createToken('agt')}` },
+    'in upper case': { authorization: `Bearer ${token.toUpperCase()}` },
+    twice: { authorization: `Bearer ${token}, ${token}` },
+    quoted: { authorization: `Bearer "${token}"` },
+    'ten kilobytes': { authorization: `Bearer ${'a'.repeat(10_000)}` },
+    injection: { authorization: "Bearer ' OR 1=1--" },
+    user: { authorization: `Bearer ${createToken('usr')}` },
+    admin: { authorization: `Bearer ${createToken('adm')}` },
+    cookie: { cookie: `agent=${token}` },
+    header: { 'x-api-key': token },
+  };
+}
+
+/** Hosts, origins and sites other than those of an agent at the port, by a name for the failure message. */
+function foreignHeaders(port: number): Record<string, [string, string][]> {
+  const ownHost = `127.0.0.1:${port}`;
+  return {
+    'evil.test': [['Host', 'evil.test']],
+    'evil.test with our port': [['Host', `evil.test:${port}`]],
+    'below ours': [['Host', `localhost.evil.test:${port}`]],
+    resolving: [['Host', `127.0.0.1.nip.io:${port}`]],
+    'another port': [['Host', '127.0.0.1:1']],
+    'no port': [['Host', '127.0.0.1']],
+    'the address of all': [['Host', `0.0.0.0:${port}`]],
+    'with credentials': [['Host', `a@${ownHost}`]],
+    'two hosts': [
+      ['Host', ownHost],
+      ['Host', 'evil.test'],
+    ],
+    'two of ours': [
+      ['Host', ownHost],
+      ['Host', ownHost],
+    ],
+    'two hosts, ours last': [
+      ['Host', 'evil.test'],
+      ['Host', ownHost],
+    ],
+    'null origin': [
+      ['Host', ownHost],
+      ['Origin', 'null'],
+    ],
+    'foreign origin': [
+      ['Host', ownHost],
+      ['Origin', 'https://evil.test'],
+    ],
+    'another local origin': [
+      ['Host', ownHost],
+      ['Origin', 'http://localhost:1'],
+    ],
+    'ours as https': [
+      ['Host', ownHost],
+      ['Origin', `https://${ownHost}`],
+    ],
+    'a longer origin': [
+      ['Host', ownHost],
+      ['Origin', `http://${ownHost}.evil.test`],
+    ],
+    'cross-site': [
+      ['Host', ownHost],
+      ['Sec-Fetch-Site', 'cross-site'],
+    ],
+    'same site, other port': [
+      ['Host', ownHost],
+      ['Sec-Fetch-Site', 'same-site'],
+    ],
+  };
+}
+
 let world: TestDatabase;
 let gateway: ScriptedGateway;
 beforeAll(async () => {
@@ -59,40 +138,44 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       gatewayUrl: gateway.url,
       database: world.database,
       variant,
-      name: `door-${variant}`,
+      name: `own-${variant}`,
     });
     otherAgent = await startAgent({
       gatewayUrl: gateway.url,
       database: world.database,
       variant,
-      name: `neighbour-${variant}`,
+      name: `other-${variant}`,
     });
     const [row] = await world.database.sql<
       { agent_id: string }[]
-    >`select agent_id from agent.tokens_agents where name = ${`door-${variant}`}`;
+    >`select agent_id from agent.tokens_agents where name = ${`own-${variant}`}`;
     const admin = tokenAdmin({
       store: tokenStore(world.database),
       agentId: row?.agent_id ?? '',
       redactor: createRedactor(),
     });
-    const deadToken = await admin.create({ name: 'dead' });
-    await admin.revoke(deadToken.tokenId);
-    revokedToken = deadToken.token;
-    const oldToken = await admin.create({ name: 'old', ttlSeconds: 1 });
-    expiredToken = oldToken.token;
-    await world.database
-      .sql`update agent.tokens_tokens set expires_at = now() - interval '1 minute' where token_id = ${oldToken.tokenId}`;
+    const firstToken = await admin.create({ name: 'revoked' });
+    await admin.revoke(firstToken.tokenId);
+    revokedToken = firstToken.token;
+    const secondToken = await admin.create({ name: 'expired', ttlSeconds: 1 });
+    expiredToken = secondToken.token;
+    await world.database.sql`
+      update agent.tokens_tokens set expires_at = now() - interval '1 minute'
+      where token_id = ${secondToken.tokenId}`;
   });
   afterAll(async () => {
     await agent.close();
     await otherAgent.close();
   });
 
-  // The side effects that a request could leave: rows of any kind and model calls.
-  async function readTraces(): Promise<unknown> {
+  // The effects that a request could have: rows of any kind and model calls.
+  async function countEffects(): Promise<unknown> {
     const [row] = await world.database.sql`
-      select (select count(*) from agent.sessions_sessions)::int as sessions, (select count(*) from agent.sessions_events)::int as events,
-        (select count(*) from agent.plugins_notes)::int as notes, (select count(*) from agent.tokens_tokens where revoked_at is null)::int as tokens`;
+      select
+        (select count(*) from agent.sessions_sessions)::int as sessions,
+        (select count(*) from agent.sessions_events)::int as events,
+        (select count(*) from agent.plugins_notes)::int as notes,
+        (select count(*) from agent.tokens_tokens where revoked_at is null)::int as tokens`;
     return { ...row, requestCount: gateway.requests.length };
   }
 
@@ -114,30 +197,13 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
 
   test('admits exactly one bearer token on every route', async () => {
     const { token } = agent;
-    const swappedToken = token.replace(/[a-z](?=[^a-z]*$)/, (letter) => letter.toUpperCase());
-    const credentials: Record<string, Record<string, string>> = {
-      none: {},
-      basic: { authorization: `Basic ${Buffer.from(`agent:${token}`).toString('base64')}` },
-      'another scheme': { authorization: `Token ${token}` },
-      bare: { authorization: token },
-      'another case': { authorization: `Bearer ${swappedToken}` },
-      'a prefix': { authorization: `Bearer ${token.slice(0, -1)}` },
-      'a suffix': { authorization: `Bearer ${token}0` },
+    const credentials = {
+      ...wrongCredentials(token),
       'another agent’s': { authorization: `Bearer ${otherAgent.token}` },
-      nobody: { authorization: `Bearer ${createToken('agt')}` },
-      'in upper case': { authorization: `Bearer ${token.toUpperCase()}` },
-      twice: { authorization: `Bearer ${token}, ${token}` },
-      quoted: { authorization: `Bearer "${token}"` },
-      'ten kilobytes': { authorization: `Bearer ${'a'.repeat(10_000)}` },
-      injection: { authorization: "Bearer ' OR 1=1--" },
-      user: { authorization: `Bearer ${createToken('usr')}` },
-      admin: { authorization: `Bearer ${createToken('adm')}` },
       revoked: { authorization: `Bearer ${revokedToken}` },
       expired: { authorization: `Bearer ${expiredToken}` },
-      cookie: { cookie: `agent=${token}` },
-      header: { 'x-api-key': token },
     };
-    const tracesBefore = await readTraces();
+    const effectsBefore = await countEffects();
     for (const { method, path, isOpen } of routes) {
       for (const [name, headers] of Object.entries(credentials)) {
         const { status, challenge, body } = await send(
@@ -162,69 +228,18 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       );
       expect([method, path, [401, 403, 500].includes(status)]).toEqual([method, path, false]);
     }
-    expect(await readTraces()).toEqual(tracesBefore);
+    expect(await countEffects()).toEqual(effectsBefore);
   });
 
-  test('refuses foreign hosts, origins and sites on every route, even with a token', async () => {
+  test('refuses foreign hosts, origins and sites even with a token', async () => {
     const { port } = new URL(agent.url);
-    const ownHost = `127.0.0.1:${port}`;
-    const foreignHeaders: Record<string, [string, string][]> = {
-      'evil.test': [['Host', 'evil.test']],
-      'evil.test with our port': [['Host', `evil.test:${port}`]],
-      'below ours': [['Host', `localhost.evil.test:${port}`]],
-      resolving: [['Host', `127.0.0.1.nip.io:${port}`]],
-      'another port': [['Host', '127.0.0.1:1']],
-      'no port': [['Host', '127.0.0.1']],
-      'the address of all': [['Host', `0.0.0.0:${port}`]],
-      'with credentials': [['Host', `a@${ownHost}`]],
-      'two hosts': [
-        ['Host', ownHost],
-        ['Host', 'evil.test'],
-      ],
-      'two of ours': [
-        ['Host', ownHost],
-        ['Host', ownHost],
-      ],
-      'two hosts, ours last': [
-        ['Host', 'evil.test'],
-        ['Host', ownHost],
-      ],
-      'null origin': [
-        ['Host', ownHost],
-        ['Origin', 'null'],
-      ],
-      'foreign origin': [
-        ['Host', ownHost],
-        ['Origin', 'https://evil.test'],
-      ],
-      'another local origin': [
-        ['Host', ownHost],
-        ['Origin', 'http://localhost:1'],
-      ],
-      'ours as https': [
-        ['Host', ownHost],
-        ['Origin', `https://${ownHost}`],
-      ],
-      'a longer origin': [
-        ['Host', ownHost],
-        ['Origin', `http://${ownHost}.evil.test`],
-      ],
-      'cross-site': [
-        ['Host', ownHost],
-        ['Sec-Fetch-Site', 'cross-site'],
-      ],
-      'same site, other port': [
-        ['Host', ownHost],
-        ['Sec-Fetch-Site', 'same-site'],
-      ],
-    };
-    const tracesBefore = await readTraces();
+    const effectsBefore = await countEffects();
     for (const { method, path } of [
       ...routes,
       { method: 'GET', path: '/nowhere' },
       { method: 'OPTIONS', path: '/api/execute' },
     ]) {
-      for (const [name, headers] of Object.entries(foreignHeaders)) {
+      for (const [name, headers] of Object.entries(foreignHeaders(Number(port)))) {
         // Without a token the answer is 403 too, not 401: Host and Origin are checked first.
         for (const authorization of [`Bearer ${agent.token}`, '']) {
           const answer = await rawRequest(
@@ -249,12 +264,17 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
           ).toEqual([]);
         }
       }
-      const target = `${method} http://evil.test${path} HTTP/1.1\r\nHost: ${ownHost}\r\nAuthorization: Bearer ${agent.token}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`;
-      expect([method, path, (await sendBytes(Number(new URL(agent.url).port), target)).slice(0, 13)]).toEqual(
-        [method, path, 'HTTP/1.1 403 '],
-      );
+      const lines = [
+        `${method} http://evil.test${path} HTTP/1.1`,
+        `Host: 127.0.0.1:${port}`,
+        `Authorization: Bearer ${agent.token}`,
+        'Content-Length: 0',
+        'Connection: close',
+      ];
+      const answer = await sendBytes(Number(port), `${lines.join('\r\n')}\r\n\r\n`);
+      expect([method, path, answer.slice(0, 13)]).toEqual([method, path, 'HTTP/1.1 403 ']);
     }
-    expect(await readTraces()).toEqual(tracesBefore);
+    expect(await countEffects()).toEqual(effectsBefore);
   });
 });
 
