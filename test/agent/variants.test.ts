@@ -1,5 +1,5 @@
-// One suite for both variants: each entry of the client package against an agent of its variant. It
-// calls every operation of the entry and validates each answer by the variant's contract.
+// One suite for both variants: each entry of the client package against an agent of its variant, which
+// validates its answers by the contract. The last test requires that every operation was called.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -31,14 +31,14 @@ afterAll(async () => {
 /** Wraps the client and records the name of each called operation. */
 function recordCalls<Services extends object>(
   client: Services,
-): { client: Services; called: Set<string>; all: string[] } {
+): { client: Services; calledOperations: Set<string>; allOperations: string[] } {
   const calledOperations = new Set<string>();
-  const all: string[] = [];
+  const allOperations: string[] = [];
   const services = Object.entries(
     client as Record<string, Record<string, (...parameters: unknown[]) => unknown>>,
   ).map(([service, operations]) => {
     const methods = Object.entries(operations).map(([name, method]) => {
-      all.push(`${service}.${name}`);
+      allOperations.push(`${service}.${name}`);
       return [
         name,
         (...args: unknown[]) => (calledOperations.add(`${service}.${name}`), method(...args)),
@@ -46,7 +46,7 @@ function recordCalls<Services extends object>(
     });
     return [service, Object.fromEntries(methods)] as const;
   });
-  return { client: Object.fromEntries(services) as unknown as Services, called: calledOperations, all };
+  return { client: Object.fromEntries(services) as unknown as Services, calledOperations, allOperations };
 }
 
 describe.each([
@@ -55,7 +55,7 @@ describe.each([
 ] as const)('the entry $entry against --variant $variant', ({ variant }) => {
   let agent: TestAgent;
   let calledOperations: Set<string>;
-  let all: string[];
+  let allOperations: string[];
   // The part that both entries share; the plugin operations differ and use each entry's own type.
   let client: Client;
   let classic: Classic;
@@ -72,7 +72,7 @@ describe.each([
       variant === 'classic'
         ? recordCalls(createClassicClient(options))
         : recordCalls(createAgentClient(options));
-    ({ called: calledOperations, all } = recorder);
+    ({ calledOperations, allOperations } = recorder);
     client = recorder.client as Client;
     classic = recorder.client as Classic;
   });
@@ -88,15 +88,18 @@ describe.each([
     });
   });
 
-  test('serves the document of its variant and a Link to it', async () => {
+  test('serves the document of its variant', async () => {
     const { info, paths } = await client.status.getDocument();
     expect(info['title']).toBe(variant === 'classic' ? 'Townhall agent, classic variant' : 'Townhall agent');
     expect(Object.hasOwn(paths, '/api/plugins/catalog')).toBe(variant === 'current');
+  });
+
+  test('links to its document', async () => {
     const { headers } = await agent.fetch('/health');
     expect(headers.get('link')).toContain('</openapi.json>; rel="service-desc"');
   });
 
-  test('executes in a new session, a chat and a dashboard session', async () => {
+  test('executes instructions in a new session and in a chat', async () => {
     gateway.answer(() => says('Done.'));
     expect(await client.sessions.execute({ instructions: 'Do it.' })).toMatchObject({
       success: true,
@@ -111,71 +114,87 @@ describe.each([
     await collect(client.sessions.follow({ sessionId: receipt.sessionId, until: 'idle' }));
   });
 
-  test('serves every operation of a session', async () => {
+  test('queues and cancels inputs of a session', async () => {
     const slowAnswer = holdAnswer();
     gateway.answer(() => slowAnswer.answer);
-    await client.sessions.create({ id: 's', title: 'First', attended: true });
-    const { runId } = await client.sessions.prompt({ sessionId: 's', text: 'Wait for me.' });
+    await client.sessions.create({ id: 'queue' });
+    const session = { sessionId: 'queue' };
+    const { runId } = await client.sessions.prompt({ ...session, text: 'Wait for me.' });
     await slowAnswer.request;
-    const waitingInput = await client.sessions.prompt({ sessionId: 's', text: 'Later.' });
-    expect((await client.sessions.listQueue({ sessionId: 's' })).items).toMatchObject([
+    const waitingInput = await client.sessions.prompt({ ...session, text: 'Later.' });
+    expect((await client.sessions.listQueue(session)).items).toMatchObject([
       { runId: waitingInput.runId, queuePosition: 1 },
     ]);
-    await client.sessions.removeQueueItem({ sessionId: 's', queueItemId: waitingInput.queueItemId ?? '' });
-    expect(await client.sessions.cancel({ sessionId: 's' })).toMatchObject({ cancelled: [runId] });
-    expect(await client.sessions.getRun({ sessionId: 's', runId })).toMatchObject({ status: 'cancelled' });
+    await client.sessions.removeQueueItem({ ...session, queueItemId: waitingInput.queueItemId ?? '' });
+    expect(await client.sessions.cancel(session)).toMatchObject({ cancelled: [runId] });
+    expect(await client.sessions.getRun({ ...session, runId })).toMatchObject({ status: 'cancelled' });
+  });
 
+  test('requests and decides approvals', async () => {
     gateway.answer((request) =>
       request.prompt.at(-1)?.role === 'tool'
         ? says('It said yes.')
         : calls({ name: 'shell_run', input: { command: 'echo yes' } }),
     );
-    const pendingAnswer = await client.sessions.prompt({ sessionId: 's', text: 'Ask me.' });
+    const session = { sessionId: 'approvals' };
+    await client.sessions.create({ id: 'approvals', attended: true });
+    await client.sessions.prompt({ ...session, text: 'Do it.' });
     const events = await collect(
-      client.sessions.follow({ sessionId: 's', after: pendingAnswer.seq }),
+      client.sessions.follow(session),
       (event) => event.type === 'approval.requested',
     );
-    const { items } = await client.sessions.listApprovals({ sessionId: 's', status: 'pending' });
-    expect(events.at(-1)).toMatchObject({ approvalId: items[0]?.approvalId });
+    const { items } = await client.sessions.listApprovals({ ...session, status: 'pending' });
+    const approvalId = items[0]?.approvalId ?? '';
+    expect(events.at(-1)).toMatchObject({ approvalId });
     expect(
-      await client.sessions.decideApproval({
-        sessionId: 's',
-        approvalId: items[0]?.approvalId ?? '',
-        decision: 'approve',
-      }),
+      await client.sessions.decideApproval({ ...session, approvalId, decision: 'approve' }),
     ).toMatchObject({ status: 'approved' });
-    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    const messages = await client.sessions.listMessages({ sessionId: 's' });
+    await collect(client.sessions.follow({ ...session, until: 'idle' }));
+    const messages = await client.sessions.listMessages(session);
     expect(messages.items.at(-1)).toMatchObject({ role: 'assistant', metadata: { finishReason: 'stop' } });
-    expect((await client.sessions.getSystem({ sessionId: 's' })).tools.map(({ name }) => name)).toContain(
-      'files_read',
-    );
+  });
 
-    gateway.answer(() => says('Again.'));
-    const answer = await client.sessions.regenerate({ sessionId: 's' });
+  test('regenerates, forks and compacts a conversation', async () => {
+    gateway.answer(() => says('Done.'));
+    const session = { sessionId: 'conversation' };
+    const wait = { headers: { prefer: 'wait=60' } };
+    await client.sessions.create({ id: 'conversation' });
+    await client.sessions.prompt({ ...session, text: 'Do it.' }, wait);
+    expect((await client.sessions.getSystem(session)).tools.map(({ name }) => name)).toContain('files_read');
+    const answer = await client.sessions.regenerate(session);
     await collect(
       client.sessions.followAll({ after: 0 }),
       (event) => event.type === 'run.settled' && event.runId === answer.runId,
     );
-    await expect(
-      client.sessions.getAttachment({ sessionId: 's', attachmentId: 'att_none' }),
-    ).rejects.toMatchObject({ status: 404, code: 'attachment_not_found' });
+    const { items } = await client.sessions.listMessages(session);
+    const fork = await client.sessions.fork({ ...session, messageId: items[0]?.id ?? '' });
+    expect(fork).toMatchObject({ parentSessionId: 'conversation', messageCount: 1 });
+    const { runId } = await client.sessions.compact(session);
+    await collect(client.sessions.follow({ ...session, until: 'idle' }));
+    expect(await client.sessions.getRun({ ...session, runId })).toMatchObject({ status: 'completed' });
+  });
 
-    const fork = await client.sessions.fork({ sessionId: 's', messageId: messages.items[0]?.id ?? '' });
-    if (!('id' in fork)) throw new Error('It was not a dry run.');
-    expect(fork).toMatchObject({ parentSessionId: 's', messageCount: 1 });
-    gateway.answer(() => says('In short: yes.'));
-    await client.sessions.compact({ sessionId: 's' });
-    await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
-    expect(await client.sessions.update({ sessionId: 's', title: 'Second', archived: true })).toMatchObject({
+  test('archives, lists and removes sessions', async () => {
+    const session = { sessionId: 'archive' };
+    await client.sessions.create({ id: 'archive', title: 'First' });
+    expect(await client.sessions.update({ ...session, title: 'Second', archived: true })).toMatchObject({
       title: 'Second',
       archivedAt: expect.any(String),
     });
-    expect((await client.sessions.list({ archived: true })).items.map(({ id }) => id)).toEqual(['s']);
-    await client.sessions.remove({ sessionId: fork.id });
-    await expect(client.sessions.get({ sessionId: fork.id })).rejects.toMatchObject({
+    expect((await client.sessions.list({ archived: true })).items.map(({ id }) => id)).toEqual(['archive']);
+    await client.sessions.remove(session);
+    await expect(client.sessions.get(session)).rejects.toMatchObject({
       status: 404,
       code: 'session_not_found',
+    });
+  });
+
+  test('answers 404 for an unknown attachment', async () => {
+    await client.sessions.create({ id: 'attachments' });
+    const attachment = { sessionId: 'attachments', attachmentId: 'att_none' };
+    await expect(client.sessions.getAttachment(attachment)).rejects.toMatchObject({
+      status: 404,
+      code: 'attachment_not_found',
     });
   });
 
@@ -270,13 +289,16 @@ describe.each([
     );
   });
 
-  test('refuses the form of the other variant', async () => {
+  test.runIf(variant === 'classic')('has no catalog of plugins', async () => {
+    const current = createAgentClient({ baseUrl: agent.url, token: agent.token });
+    await expect(current.plugins.listCatalog()).rejects.toMatchObject({
+      status: 404,
+      code: 'route_not_found',
+    });
+  });
+
+  test('refuses the member names of the other variant', async () => {
     const options = { baseUrl: agent.url, token: agent.token };
-    if (variant === 'classic')
-      await expect(createAgentClient(options).plugins.listCatalog()).rejects.toMatchObject({
-        status: 404,
-        code: 'route_not_found',
-      });
     await expect(
       variant === 'classic'
         ? createAgentClient(options).plugins.callAction({ plugin_name: 'files', action_name: 'list' })
@@ -285,6 +307,6 @@ describe.each([
   });
 
   test('calls every operation of the entry', () => {
-    expect([...calledOperations].sort()).toEqual(all.sort());
+    expect([...calledOperations].toSorted()).toEqual(allOperations.toSorted());
   });
 });
