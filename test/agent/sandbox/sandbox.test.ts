@@ -149,7 +149,8 @@ describe.skipIf(!hasBubblewrap)('a command beside protected files and secrets', 
     const agent = await world.start();
     await mkdir(join(agent.workspace, '.devcontainer'));
     await writeFile(join(agent.workspace, '.devcontainer', '.env'), 'KEY=secret');
-    expect((await run(agent, 'cat .devcontainer/.env; ls -a .devcontainer')).output).not.toContain('secret');
+    const { output } = await run(agent, 'cat .devcontainer/.env 2>&1');
+    expect(output).toBe('cat: .devcontainer/.env: Permission denied\n');
   });
 
   test('cannot uncover them by the mode of their folder', async () => {
@@ -341,9 +342,9 @@ describe.skipIf(!hasBubblewrap)('a sandbox with links in its paths', () => {
 
   test('hides the secrets of a workspace whose path has a link', async () => {
     const toolsFolder = join(base, 'project', 'tools');
-    expect(await readOutput(`pwd; cat .env ${toolsFolder}/.env`, { folder: toolsFolder })).not.toContain(
-      'SECRET',
-    );
+    const output = await readOutput(`cat .env ${toolsFolder}/.env`, { folder: toolsFolder });
+    expect(output).toContain('cat: .env: Permission denied\n');
+    expect(output).not.toContain('SECRET');
   });
 
   test.each(['out/planted', 'work/planted', 'project/planted', 'chained'])(
