@@ -14,6 +14,7 @@ import {
   stream,
   toolResults,
   type ScriptedGateway,
+  type StreamRequest,
 } from '../../support/scripted-gateway.ts';
 
 const trouble = definePlugin<{
@@ -101,6 +102,8 @@ const eventsOf = async (agent: TestAgent, sessionId: string) =>
     select seq, type, data from agent.sessions_events where session_id = ${sessionId} order by seq`
   ).map((row) => ({ ...row }));
 
+const resultsIn = (request: StreamRequest | undefined) => (request === undefined ? [] : toolResults(request));
+
 const runsOf = (agent: TestAgent) =>
   agent.sql<{ run_id: string; status: string; error: unknown }[]>`
     select run_id, status, error from agent.sessions_runs join agent.tokens_agents using (agent_id)
@@ -186,10 +189,7 @@ describe('a run of sessions.execute', () => {
       message: { role: 'assistant', metadata: { status: 'completed', model: 'local/echo' } },
     });
     expect(await readFile(join(agent.workspace, 'notes/day.md'), 'utf8')).toBe('Sunny.');
-    const [, , thirdRequest] = gateway.requests;
-    expect(
-      toolResults(thirdRequest as never).map(({ toolName, output }) => [toolName, output.value]),
-    ).toEqual([
+    expect(resultsIn(gateway.requests[2]).map(({ toolName, output }) => [toolName, output.value])).toEqual([
       ['files_write', { path: 'notes/day.md', bytes: 6, created: true }],
       ['files_read', { path: 'notes/day.md', bytes: 6, content: 'Sunny.' }],
       ['files_list', { path: '.', entries: [{ name: 'notes', type: 'folder' }] }],
@@ -259,7 +259,7 @@ describe('a run of sessions.execute', () => {
     const result = await agent.client.sessions.execute({ instructions: 'Try all.' });
     expect(result).toMatchObject({ text: 'One of five.' });
     const results = Object.fromEntries(
-      toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]),
+      resultsIn(gateway.requests[1]).map(({ toolCallId, output }) => [toolCallId, output]),
     );
     expect(results).toEqual({
       throw: { type: 'error-text', value: 'The action failed.' },
@@ -285,7 +285,7 @@ describe('a run of sessions.execute', () => {
     );
     const { sessionId } = await agent.client.sessions.execute({ instructions: 'Misuse the tools.' });
     const results = Object.fromEntries(
-      toolResults(gateway.requests[1] as never).map(({ toolCallId, output }) => [toolCallId, output]),
+      resultsIn(gateway.requests[1]).map(({ toolCallId, output }) => [toolCallId, output]),
     );
     expect(results['unknown']).toMatchObject({
       type: 'error-text',
