@@ -257,7 +257,9 @@ describe('a hidden file', () => {
     }
     expect(await call('list', { path: 'data' })).toMatchObject({ ok: false });
     expect(await call('write', { path: 'data/new', content: 'x' })).toMatchObject({ ok: false });
-    expect(JSON.stringify(await call('list', {}))).not.toContain('"data"');
+    const listing = await call('list', {});
+    expect(listing).toMatchObject({ ok: true });
+    expect(JSON.stringify(listing)).not.toContain('"data"');
   });
 
   // Files of other gateways or agents in the same workspace; no setting of this agent names them.

@@ -14,6 +14,9 @@ let runningCount = 0;
 let maxRunningCount = 0;
 const anyObject = { type: 'object' };
 
+// Time in which concurrent commands arrive.
+const transitionMs = 5;
+
 const bell: ServiceDefinition = {
   name: 'bell',
   title: 'Bell',
@@ -23,12 +26,12 @@ const bell: ServiceDefinition = {
     calls.push('start');
     runningCount += 1;
     maxRunningCount = Math.max(maxRunningCount, runningCount);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setTimeout(resolve, transitionMs));
   },
   async stop() {
     calls.push('stop');
     runningCount -= 1;
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await new Promise((resolve) => setTimeout(resolve, transitionMs));
   },
   actions: {
     ring: {
