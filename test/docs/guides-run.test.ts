@@ -3,20 +3,17 @@
 // show run as programs.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { pathToFileURL } from 'node:url';
 import { AgentError } from '@townhall/agent';
 import { GatewayError } from '@townhall/gateway';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { administratorPassword, startSampleServers, type SampleServers } from './sample-servers.ts';
-import { runCurl, runProgram } from './sample-runner.ts';
+import { createSampleFolder, runCurl, runProgram } from './sample-runner.ts';
 
 const root = path.join(import.meta.dirname, '../..');
-// Below the repository, so that samples resolve the packages that they import.
-const folder = mkdtempSync(path.join(root, 'build/guides-'));
-symlinkSync(path.join(root, 'test/node_modules'), path.join(folder, 'node_modules'));
+const folder = createSampleFolder();
 
 interface GuideSample {
   /** Its guide and its place there, such as `credits.md 2`. */
@@ -59,7 +56,6 @@ const notRun: Readonly<Record<string, string>> = {
 };
 
 let servers: SampleServers;
-let count = 0;
 beforeAll(async () => {
   servers = await startSampleServers();
   const { gateway, agents } = servers;
@@ -75,7 +71,7 @@ beforeAll(async () => {
     askThePerson: answerLogin,
   });
   writeFileSync(
-    path.join(folder, 'boat.png'),
+    path.join(folder.path, 'boat.png'),
     Buffer.from(
       'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
       'base64',
@@ -84,29 +80,27 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await servers?.close();
-  rmSync(folder, { recursive: true, force: true });
+  folder.remove();
 });
 
 const newcomer = 'guide@shop.example';
 
 /** A person who logs in by a code that was sent by mail. */
 async function answerLogin(inputs: readonly { name: string }[]): Promise<Record<string, string>> {
-  const values = await Promise.all(
-    inputs.map(async ({ name }) => [
-      name,
-      name === 'email' ? newcomer : (await servers.mailbox.letterTo(newcomer)).code,
-    ]),
-  );
-  return Object.fromEntries(values) as Record<string, string>;
+  const values: Record<string, string> = {};
+  for (const { name } of inputs)
+    values[name] = name === 'email' ? newcomer : (await servers.mailbox.letterTo(newcomer)).code;
+  return values;
 }
 
-async function post(target: string, body: object): Promise<Record<string, string>> {
-  const response = await fetch(`${servers.gateway.url}${target}`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${servers.gateway.userToken}`, 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-  return (await response.json()) as Record<string, string>;
+async function storeResponse(): Promise<string> {
+  const request = { model: 'local/echo', input: 'Good morning', store: true };
+  return (await servers.gateway.user.ai.createResponse(request)).id;
+}
+
+async function startLogin(): Promise<string> {
+  const request = { provider: 'local', bureau_id: 'local' };
+  return (await servers.gateway.guest.accounts.startLogin(request)).login_id;
 }
 
 /** The sample with the addresses, ids and secrets of this run. */
@@ -120,10 +114,8 @@ async function adapt({ code }: GuideSample): Promise<string> {
     'TOKEN=$(cat data/local.token); AGENT=$(cat data/agent/agent.token)': () => '',
     '"password":"…"': () => `"password":"${administratorPassword}"`,
     'sk-…': () => 'sk-guide',
-    resp_01jd6zv0c5e9fsr8m2w4x1k7qe: async () =>
-      (await post('/v1/responses', { model: 'local/echo', input: 'Good morning', store: true }))['id'] ?? '',
-    'lgn_…': async () =>
-      (await post('/v1/accounts/login/start', { provider: 'local', bureau_id: 'local' }))['login_id'] ?? '',
+    resp_01jd6zv0c5e9fsr8m2w4x1k7qe: storeResponse,
+    'lgn_…': startLogin,
     'usr_…': async () => (await gateway.user.accounts.getMe()).user.user_id,
   };
   let text = code;
@@ -133,7 +125,7 @@ async function adapt({ code }: GuideSample): Promise<string> {
 }
 
 describe('a sample of a guide', () => {
-  test('that does not run has a reason', () => {
+  test('that is left out exists', () => {
     const names = samples.map(({ name }) => name);
     expect(Object.keys(notRun).filter((name) => !names.includes(name))).toEqual([]);
     expect(samples.length - Object.keys(notRun).length).toBeGreaterThan(35);
@@ -143,7 +135,7 @@ describe('a sample of a guide', () => {
     'succeeds: %s',
     async (_name, sample) => {
       const text = await adapt(sample);
-      const run = sample.language === 'sh' ? runShell : runModule;
+      const run = sample.language === 'sh' ? runShell : folder.runModule;
       expect(await run(text)).not.toMatch(/"error":\s*\{/);
     },
   );
@@ -158,29 +150,13 @@ async function runShell(text: string): Promise<string> {
     BASE_URL: gateway.url,
   };
   // Without it the last call alone would decide.
-  return runCurl(`set -e\n${text}`, { cwd: folder, env });
-}
-
-/** What the module prints; rejects when it throws. */
-async function runModule(text: string): Promise<string> {
-  count += 1;
-  const file = path.join(folder, `sample-${count}.ts`);
-  writeFileSync(file, `${text}\nexport {};\n`);
-  const print = vi.spyOn(console, 'log').mockImplementation(() => {});
-  const write = vi.spyOn(process.stdout, 'write').mockImplementation(() => true);
-  try {
-    await import(/* @vite-ignore */ pathToFileURL(file).href);
-    return JSON.stringify([...print.mock.calls, ...write.mock.calls]);
-  } finally {
-    print.mockRestore();
-    write.mockRestore();
-  }
+  return runCurl(`set -e\n${text}`, { cwd: folder.path, env });
 }
 
 describe('an example of a guide', () => {
   test('streams an answer in Python', async () => {
     const output = await runProgram('python3', [path.join(root, 'examples/stream.py'), 'How do I log in?'], {
-      cwd: folder,
+      cwd: folder.path,
       env: { TOWNHALL_URL: servers.gateway.url, TOWNHALL_TOKEN: servers.gateway.userToken },
     });
     expect(output).toContain('From the documentation');

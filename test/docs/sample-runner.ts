@@ -1,7 +1,11 @@
-// Runs the code samples of the contract against running servers, with the addresses,
+// Runs the code samples of the contract and of the guides against running servers, with the addresses,
 // tokens and values of this run.
 import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
+import { vi } from 'vitest';
 import { preparations, type Preparation } from './sample-preparations.ts';
 import type { SampledOperationEntry } from './sampled-operations.ts';
 import type { SampleServers } from './sample-servers.ts';
@@ -64,14 +68,54 @@ export function runCurl(text: string, options: ProgramOptions & { headerFile?: s
 
 export async function runProgram(
   command: string,
-  words: string[],
+  args: string[],
   { cwd, env }: ProgramOptions,
 ): Promise<string> {
-  const { stdout } = await run(command, words, {
+  const { stdout } = await run(command, args, {
     cwd,
     env: { PATH: process.env['PATH'] ?? '', ...env },
     timeout: 60_000,
     maxBuffer: 64 * 1024 * 1024,
   });
   return stdout;
+}
+
+export interface SampleFolder {
+  path: string;
+  /** What the module prints, one value a line; rejects when the module throws. */
+  runModule(source: string): Promise<string>;
+  remove(): void;
+}
+
+/**
+ * A folder below the repository, so that samples resolve the packages that they import: those of
+ * the repository, and those of test/ such as the SDKs of providers.
+ */
+export function createSampleFolder(): SampleFolder {
+  const root = path.join(import.meta.dirname, '../..');
+  const folder = mkdtempSync(path.join(root, 'build/samples-'));
+  symlinkSync(path.join(root, 'test/node_modules'), path.join(folder, 'node_modules'));
+  let moduleCount = 0;
+  return {
+    path: folder,
+    async runModule(source) {
+      moduleCount += 1;
+      const file = path.join(folder, `sample-${moduleCount}.ts`);
+      writeFileSync(file, `${source}\nexport {};\n`);
+      const print = vi.spyOn(console, 'log').mockImplementation(() => {});
+      const write = vi.spyOn(process.stdout, 'write').mockImplementation(() => true);
+      try {
+        await import(/* @vite-ignore */ pathToFileURL(file).href);
+        return [...print.mock.calls, ...write.mock.calls].flat().map(printedText).join('\n');
+      } finally {
+        print.mockRestore();
+        write.mockRestore();
+      }
+    },
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
+
+function printedText(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value));
 }

@@ -1,25 +1,26 @@
 // Runs every code sample of the contract against running servers. A sample succeeds when the answer
 // is a success: curl fails for any other (--fail), the client and urllib throw.
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { pathToFileURL } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { sampledOperations } from './sampled-operations.ts';
-import { adaptSample, prepareSample, runCurl, runProgram, sampleTokens } from './sample-runner.ts';
+import {
+  adaptSample,
+  createSampleFolder,
+  prepareSample,
+  runCurl,
+  runProgram,
+  sampleTokens,
+} from './sample-runner.ts';
 import { startSampleServers, type SampleServers } from './sample-servers.ts';
 
-// Below the repository, so that samples resolve the packages that they import.
-const folder = mkdtempSync(path.join(import.meta.dirname, '../../build/samples-'));
-// The packages of other providers are among those of test/.
-symlinkSync(path.join(import.meta.dirname, '../node_modules'), path.join(folder, 'node_modules'));
+const folder = createSampleFolder();
 let servers: SampleServers;
-let count = 0;
 beforeAll(async () => {
   servers = await startSampleServers();
 });
 afterAll(async () => {
   await servers?.close();
-  rmSync(folder, { recursive: true, force: true });
+  folder.remove();
 });
 afterEach(() => {
   vi.unstubAllEnvs();
@@ -43,29 +44,20 @@ describe.each(['curl', 'TypeScript', 'Python'])('the samples for %s', (language)
     const tokens = { ...sampleTokens(servers, entry), ...preparation.tokens };
     const output = await runSample(language, text, tokens);
     // Audio, pictures and removals print little or nothing; other samples print their answer.
-    expect(output, entry.id).not.toMatch(/^\{"error"/);
+    expect(output, entry.id).not.toMatch(/^\{"error"/m);
   });
 });
 
 /** Returns the output; rejects when the sample fails. */
 async function runSample(language: string, text: string, tokens: Record<string, string>): Promise<string> {
   if (language === 'TypeScript') return runTypeScript(text, tokens);
-  if (language === 'Python') return runProgram('python3', ['-c', text], { cwd: folder, env: tokens });
-  return runCurl(text, { cwd: folder, env: tokens });
+  if (language === 'Python') return runProgram('python3', ['-c', text], { cwd: folder.path, env: tokens });
+  return runCurl(text, { cwd: folder.path, env: tokens });
 }
 
 async function runTypeScript(text: string, tokens: Record<string, string>): Promise<string> {
   for (const [name, value] of Object.entries(tokens)) vi.stubEnv(name, value);
-  count += 1;
-  const file = path.join(folder, `sample-${count}.ts`);
-  writeFileSync(file, text.replace("writeFile('answer'", `writeFile('${path.join(folder, 'answer')}'`));
-  const print = vi.spyOn(console, 'log').mockImplementation(() => {});
-  const write = vi.spyOn(process.stdout, 'write').mockImplementation(() => true);
-  try {
-    await import(/* @vite-ignore */ pathToFileURL(file).href);
-    return JSON.stringify([...print.mock.calls, ...write.mock.calls]);
-  } finally {
-    print.mockRestore();
-    write.mockRestore();
-  }
+  // A module runs in the working directory of the tests, where the sample would leave its file.
+  const answerFile = path.join(folder.path, 'answer');
+  return folder.runModule(text.replace("writeFile('answer'", `writeFile('${answerFile}'`));
 }
