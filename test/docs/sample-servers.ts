@@ -12,7 +12,13 @@ import { startAgent, type TestAgent } from '../support/agent.ts';
 import { startCreem } from '../support/creem.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../support/provider.ts';
-import { calls, says, scriptedGateway } from '../support/scripted-gateway.ts';
+import {
+  calls,
+  says,
+  scriptedGateway,
+  type ScriptedAnswer,
+  type StreamRequest,
+} from '../support/scripted-gateway.ts';
 import { startStripe, type StripeDouble } from '../support/stripe.ts';
 
 export interface SampleServers {
@@ -44,7 +50,7 @@ const hello = defineService({
   actions: { world: { method: 'GET', identities: [], run: () => ({ hello: 'world' }) } },
 });
 
-const house = definePlugin<{ act: object }>({
+const carefulPlugin = definePlugin<{ act: object }>({
   name: 'careful',
   title: 'Careful',
   description: 'Asks before it acts.',
@@ -94,16 +100,8 @@ export async function startSampleServers(): Promise<SampleServers> {
     },
   });
   await gateway.admin.bureaus.createBureau({ bureau_id: 'shop', server_url: 'https://shop.example' });
-  model.answer(({ prompt }) => {
-    const lastMessage = JSON.stringify(prompt.filter(({ role }) => role !== 'system').at(-1));
-    if (lastMessage.includes('Act now')) return calls({ name: 'careful_act', input: {} });
-    if (lastMessage.includes('Write a file'))
-      return calls({ name: 'files_write', input: { path: `${randomUUID()}.txt`, content: 'Hall' } });
-    if (lastMessage.includes('Take long'))
-      return { respond: (response) => new Promise((resolve) => response.once('close', () => resolve())) };
-    return says('Good morning.');
-  });
-  const agentOptions = { gatewayUrl: model.url, model: 'local/echo', createOptions: { plugins: [house] } };
+  model.answer(answerPrompt);
+  const agentOptions = { gatewayUrl: model.url, model: 'local/echo', needs: { plugins: [carefulPlugin] } };
   const agents = {
     current: await startAgent({ ...agentOptions, settings: { drainMs: 0 } }),
     classic: await startAgent({ ...agentOptions, settings: { drainMs: 0 }, variant: 'classic' }),
@@ -120,6 +118,17 @@ export async function startSampleServers(): Promise<SampleServers> {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** What the model of the agents does, by the text of the last message. */
+function answerPrompt({ prompt }: StreamRequest): ScriptedAnswer {
+  const lastMessage = JSON.stringify(prompt.filter(({ role }) => role !== 'system').at(-1));
+  if (lastMessage.includes('Act now')) return calls({ name: 'careful_act', input: {} });
+  if (lastMessage.includes('Write a file'))
+    return calls({ name: 'files_write', input: { path: `${randomUUID()}.txt`, content: 'Hall' } });
+  if (lastMessage.includes('Take long'))
+    return { respond: (response) => new Promise((resolve) => response.once('close', () => resolve())) };
+  return says('Good morning.');
 }
 
 /** A models file with the models that the examples name. */
