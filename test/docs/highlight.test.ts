@@ -47,9 +47,10 @@ describe('a sample of a guide', () => {
     }
   });
 
-  test('has the title of its language and no markup of its own', () => {
+  test('is escaped below the title of its language', () => {
     expect(writeCode('<b> && "x"', 'sh')).toBe(
-      '<pre tabindex="0" data-language="Shell"><code>&lt;b&gt; &amp;&amp; <span class="hljs-string">&quot;x&quot;</span></code></pre>',
+      '<pre tabindex="0" data-language="Shell"><code>' +
+        '&lt;b&gt; &amp;&amp; <span class="hljs-string">&quot;x&quot;</span></code></pre>',
     );
     expect(writeCode('<b>', '')).toBe('<pre tabindex="0"><code>&lt;b&gt;</code></pre>');
   });

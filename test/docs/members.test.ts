@@ -1,5 +1,5 @@
 // The members of a schema as rows of an operation's page.
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { membersOf } from '../../scripts/docs/schema-members.ts';
 import type { Document } from '../../scripts/generate/document.ts';
 
@@ -20,18 +20,20 @@ const document = {
   },
 } as Document;
 
-test('a schema of two forms has the members of both, each once', () => {
-  const schema = {
-    oneOf: [{ $ref: '#/components/schemas/Prompt' }, { $ref: '#/components/schemas/Conversation' }],
-  };
-  expect(membersOf(document, schema)).toEqual([
-    { name: 'model', type: 'string', isRequired: true, description: '' },
-    { name: 'prompt', type: 'string', isRequired: true, description: '', form: 'Prompt' },
-    { name: 'messages', type: 'list of object', isRequired: false, description: '', form: 'Conversation' },
-  ]);
-});
+describe('membersOf', () => {
+  test('lists the members of two forms, each once', () => {
+    const schema = {
+      oneOf: [{ $ref: '#/components/schemas/Prompt' }, { $ref: '#/components/schemas/Conversation' }],
+    };
+    expect(membersOf(document, schema)).toEqual([
+      { name: 'model', type: 'string', isRequired: true, description: '' },
+      { name: 'prompt', type: 'string', isRequired: true, description: '', form: 'Prompt' },
+      { name: 'messages', type: 'list of object', isRequired: false, description: '', form: 'Conversation' },
+    ]);
+  });
 
-test('a bound at the end of the safe integers is left out', () => {
-  const seed = { type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
-  expect(membersOf(document, { properties: { seed } })).toMatchObject([{ name: 'seed', type: 'integer' }]);
+  test('leaves out bounds at the end of the safe integers', () => {
+    const seed = { type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
+    expect(membersOf(document, { properties: { seed } })).toMatchObject([{ name: 'seed', type: 'integer' }]);
+  });
 });

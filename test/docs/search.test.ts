@@ -73,15 +73,13 @@ describe('stem', () => {
     ['stop', 'stopped', 'stopping'],
     ['migrate', 'migration', 'migrations'],
     ['bureau', 'bureaus'],
+    ['cor', 'cors'],
     ['price', 'prices', 'pricing'],
   ])('is one for %s and its forms', (word, ...forms) => {
     expect(forms.map(stem)).toEqual(forms.map(() => stem(word)));
   });
 
-  test.each(['status', 'access', 'address', 'cors', '502'])(
-    'does not merge %s with a shorter word',
-    (word) => {
-      expect(stem(word)).toBe(word === 'cors' ? 'cor' : word);
-    },
-  );
+  test.each(['status', 'access', 'address', '502'])('does not merge %s with a shorter word', (word) => {
+    expect(stem(word)).toBe(word);
+  });
 });
