@@ -22,10 +22,15 @@ type Inputs = Record<string, string>;
 const userToken = (): Inputs => ({ userToken: servers.gateway.userToken });
 const agentToken = (): Inputs => ({ agentToken: servers.agents.current.token });
 
-/** The inputs of each document, and the steps outside of the contract that run meanwhile. */
-const workflows: Record<string, { inputs: () => Inputs | Promise<Inputs>; beside?: () => Promise<void> }> = {
+interface Workflow {
+  inputs: () => Inputs | Promise<Inputs>;
+  /** A step outside of the contract, which runs beside the workflow. */
+  runBeside?: () => Promise<void>;
+}
+
+const workflows: Record<string, Workflow> = {
   'approvals.arazzo.yaml': { inputs: () => ({ ...agentToken(), instruction: 'Act now' }) },
-  'buy-credits.arazzo.yaml': { inputs: userToken, beside: () => payCheckout() },
+  'buy-credits.arazzo.yaml': { inputs: userToken, runBeside: () => payCheckout() },
   'deploy.arazzo.yaml': {
     inputs: () => ({
       adminId: 'admin',
@@ -67,27 +72,42 @@ describe('the workflow documents', () => {
     expect(documents).toEqual([...Object.keys(workflows), 'first-five-minutes.arazzo.yaml'].sort());
   });
 
-  test.each(Object.entries(workflows))('pass: %s', { timeout: 180_000 }, async (name, { inputs, beside }) => {
-    const redocly = path.join(root, 'node_modules/@redocly/cli/bin/cli.js');
-    const file = `openapi/${name}`;
-    const urls = { gateway: servers.gateway.url, agent: servers.agents.current.url };
-    const sources = /sourceDescriptions:([\s\S]*?)workflows:/.exec(
-      readFileSync(path.join(root, file), 'utf8'),
-    )?.[1];
-    const words = [
-      ...Object.entries(urls)
-        .filter(([source]) => sources?.includes(`name: ${source}`))
-        .flatMap(([source, url]) => ['--server', `${source}=${url}`]),
-      ...Object.entries(await inputs()).flatMap(([input, value]) => ['--input', `${input}=${value}`]),
-    ];
-    const [outcome] = await Promise.all([
-      promisify(execFile)(process.execPath, [redocly, 'respect', file, ...words], {
-        cwd: root,
-        env: { ...process.env, REDOCLY_TELEMETRY: 'off', NO_COLOR: '1' },
-        maxBuffer: 64 * 1024 * 1024,
-      }).catch((error: unknown) => error as { stdout: string; stderr: string }),
-      beside?.(),
-    ]);
-    expect(`${outcome.stdout}${outcome.stderr}`).toMatch(/Workflows: 1 passed, 1 total/);
-  });
+  test.each(Object.entries(workflows))(
+    'pass: %s',
+    { timeout: 180_000 },
+    async (name, { inputs, runBeside }) => {
+      const file = `openapi/${name}`;
+      const [output] = await Promise.all([runWorkflow(file, await inputs()), runBeside?.()]);
+      expect(output).toMatch(/Workflows: 1 passed, 1 total/);
+    },
+  );
 });
+
+/** Returns what Redocly prints, also when the workflow fails. */
+async function runWorkflow(file: string, inputs: Inputs): Promise<string> {
+  const redocly = path.join(root, 'node_modules/@redocly/cli/bin/cli.js');
+  const args = [
+    ...serverFlags(file),
+    ...Object.entries(inputs).flatMap(([input, value]) => ['--input', `${input}=${value}`]),
+  ];
+  const { stdout, stderr } = await promisify(execFile)(
+    process.execPath,
+    [redocly, 'respect', file, ...args],
+    {
+      cwd: root,
+      env: { ...process.env, REDOCLY_TELEMETRY: 'off', NO_COLOR: '1' },
+      maxBuffer: 64 * 1024 * 1024,
+    },
+  ).catch((error: unknown) => error as { stdout: string; stderr: string });
+  return `${stdout}${stderr}`;
+}
+
+/** The addresses of the servers that the document names. */
+function serverFlags(file: string): string[] {
+  const document = readFileSync(path.join(root, file), 'utf8');
+  const [, sources = ''] = /sourceDescriptions:([\s\S]*?)workflows:/.exec(document) ?? [];
+  const urls = { gateway: servers.gateway.url, agent: servers.agents.current.url };
+  return Object.entries(urls)
+    .filter(([source]) => sources.includes(`name: ${source}`))
+    .flatMap(([source, url]) => ['--server', `${source}=${url}`]);
+}
