@@ -12,6 +12,7 @@ import {
 } from '../../clients/gateway/src/index.ts';
 import { quickest } from '../support/quickest.ts';
 import {
+  eventStream,
   finishPart,
   problem,
   readAll,
@@ -37,11 +38,9 @@ afterAll(() => server.close());
 
 /** Answers the calls with these streams in order. */
 function answerWith(...streams: unknown[][]): void {
-  server.script((_request, response) => {
-    startEvents(response);
-    writeEvents(response, [...(streams.shift() ?? []), '[DONE]']);
-    response.end();
-  });
+  server.script((request, response) =>
+    eventStream([...(streams.shift() ?? []), '[DONE]'])(request, response),
+  );
 }
 
 function requestAt(index = 0): StreamRequest {
@@ -84,7 +83,7 @@ describe('under the AI SDK', () => {
     expect(chunks).toEqual(['one ', 'two ', 'three']);
   });
 
-  test('tools are called and their results sent over several steps', async () => {
+  test('generateText calls tools and sends their results', async () => {
     answerWith(
       [
         start,
@@ -142,7 +141,7 @@ describe('under the AI SDK', () => {
     ]);
   });
 
-  test('generates an object by a schema', async () => {
+  test('generateText returns an object by a schema', async () => {
     answerWith(textParts('{"city":"Oslo"}'));
     const schema = jsonSchema<{ city: string }>({
       type: 'object',
@@ -156,14 +155,12 @@ describe('under the AI SDK', () => {
   });
 
   test('retries a transient error after the server’s Retry-After', async () => {
-    const script = [() => false, () => true];
-    server.script((_request, response) => {
-      if (!script.shift()?.())
-        return sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': '0' });
-      startEvents(response);
-      writeEvents(response, [...textParts('Back'), '[DONE]']);
-      response.end();
-    });
+    const sendText = eventStream([...textParts('Back'), '[DONE]']);
+    server.script((request, response) =>
+      server.requests.length === 1
+        ? sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': '0' })
+        : sendText(request, response),
+    );
     expect((await generateText({ model, prompt: 'Hi' })).text).toBe('Back');
     expect(server.requests).toHaveLength(2);
   });
@@ -173,7 +170,7 @@ describe('under the AI SDK', () => {
       sendJson(response, 401, problem('authentication_error', 'invalid_token')),
     );
     const error: unknown = await generateText({ model, prompt: 'A secret prompt' }).catch(
-      (caught: unknown) => caught,
+      (cause: unknown) => cause,
     );
     expect(GatewayError.isInstance(error)).toBe(true);
     expect(error).toMatchObject({ status: 401, code: 'invalid_token' });
@@ -188,29 +185,31 @@ describe('under the AI SDK', () => {
   });
 
   test('throws for a truncated answer without a second paid call', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, textParts('Good morning').slice(0, 4));
-      response.end();
-    });
+    server.script(eventStream(textParts('Good morning').slice(0, 4)));
     await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({ code: 'stream_truncated' });
     expect(server.requests).toHaveLength(1);
   });
 
-  test('reports a failure midway through generateText and streamText', async () => {
-    const parts = [
-      start,
-      {
-        type: 'error',
-        error: { type: 'upstream_error', code: 'upstream_failed', message: 'The model failed.' },
-      },
-      finishPart('error'),
-    ];
-    answerWith(parts, parts);
+  const failedParts = [
+    start,
+    {
+      type: 'error',
+      error: { type: 'upstream_error', code: 'upstream_failed', message: 'The model failed.' },
+    },
+    finishPart('error'),
+  ];
+
+  test('generateText throws the error of a failure midway', async () => {
+    answerWith(failedParts);
     await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({
       code: 'upstream_failed',
       message: 'The model failed.',
     });
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test('streamText reports a failure midway to onError', async () => {
+    answerWith(failedParts);
     const errors: unknown[] = [];
     await streamText({
       model,
@@ -218,14 +217,11 @@ describe('under the AI SDK', () => {
       onError: ({ error }) => void errors.push(error),
     }).consumeStream();
     expect(errors.map((error) => GatewayError.isInstance(error) && error.code)).toEqual(['upstream_failed']);
-    expect(server.requests).toHaveLength(2);
+    expect(server.requests).toHaveLength(1);
   });
 
   test('closes the socket within 50 ms of an abort', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, textParts('Good morning').slice(0, 4));
-    });
+    server.script(eventStream(textParts('Good morning').slice(0, 4), { isOpen: true }));
     const closeMs = await quickest(50, async () => {
       const abort = new AbortController();
       let isAborted = false;
@@ -242,12 +238,12 @@ describe('under the AI SDK', () => {
         abort.abort();
       }
       expect(isAborted).toBe(true);
-      return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
+      return ((await server.requests.at(-1)?.disconnection) ?? Infinity) - startedMs;
     });
     expect(closeMs).toBeLessThan(50);
   });
 
-  test('maps reasoning to the effort, where the call overrides the model', async () => {
+  test('prefers the reasoning of the call to that of the model', async () => {
     answerWith(textParts('a'), textParts('b'), textParts('c'), textParts('d'));
     const reasoningModel = client.model('local/echo', { reasoningEffort: 'low' });
     await generateText({ model: reasoningModel, prompt: 'Hi' });
@@ -405,10 +401,7 @@ describe('client.model', () => {
   });
 
   test('closes the socket when its stream is cancelled during a read', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [start]);
-    });
+    server.script(eventStream([start], { isOpen: true }));
     const closeMs = await quickest(50, async () => {
       const { stream } = await model.doStream(hello);
       const reader = stream.getReader();
@@ -417,7 +410,7 @@ describe('client.model', () => {
       const startedMs = performance.now();
       await reader.cancel();
       expect((await nextRead).done).toBe(true);
-      return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
+      return ((await server.requests.at(-1)?.disconnection) ?? Infinity) - startedMs;
     });
     expect(closeMs).toBeLessThan(50);
   });
@@ -429,15 +422,11 @@ describe('client.model', () => {
     });
     const { stream } = await model.doStream(hello);
     await expect(readAll(stream)).rejects.toMatchObject({ code: 'invalid_response', isRetryable: false });
-    expect(await server.requests[0]?.cut).toBeGreaterThan(0);
+    expect(await server.requests[0]?.disconnection).toBeGreaterThan(0);
   });
 
   test('fails a stream that is cut off', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [start]);
-      response.end();
-    });
+    server.script(eventStream([start]));
     const { stream } = await model.doStream(hello);
     await expect(readAll(stream)).rejects.toMatchObject({ code: 'stream_truncated', isRetryable: false });
   });

@@ -5,7 +5,7 @@ import { createServer, type IncomingHttpHeaders, type IncomingMessage, type Serv
 import type { AddressInfo } from 'node:net';
 import { GatewayError } from '../../clients/gateway/src/index.ts';
 
-export interface SeenRequest {
+export interface RecordedRequest {
   method: string;
   url: string;
   headers: IncomingHttpHeaders;
@@ -15,21 +15,21 @@ export interface SeenRequest {
    * Resolves with `performance.now()` when the client closes the connection before the end of the
    * answer.
    */
-  cut: Promise<number>;
+  disconnection: Promise<number>;
 }
 
-export type Script = (request: SeenRequest, response: ServerResponse) => void | Promise<void>;
+export type Script = (request: RecordedRequest, response: ServerResponse) => void | Promise<void>;
 
 export interface ScriptedServer {
   baseUrl: string;
-  requests: SeenRequest[];
+  requests: RecordedRequest[];
   connections: () => number;
   script: (script: Script) => void;
   close: () => Promise<void>;
 }
 
 export async function startScriptedServer(): Promise<ScriptedServer> {
-  const requests: SeenRequest[] = [];
+  const requests: RecordedRequest[] = [];
   let connections = 0;
   let current: Script = (_request, response) => void response.writeHead(500).end();
 
@@ -48,7 +48,7 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
       headers: message.headers,
       text,
       json: text === '' ? undefined : JSON.parse(text),
-      cut: disconnection,
+      disconnection,
     };
     requests.push(request);
     await current(request, response);
@@ -94,6 +94,15 @@ export function startEvents(response: ServerResponse): void {
 export function writeEvents(response: ServerResponse, events: readonly unknown[]): void {
   for (const event of events)
     response.write(`data: ${event === '[DONE]' ? event : JSON.stringify(event)}\n\n`);
+}
+
+/** A script that answers each call with the events. The connection stays open where `isOpen` is set. */
+export function eventStream(events: readonly unknown[], { isOpen = false } = {}): Script {
+  return (_request, response) => {
+    startEvents(response);
+    writeEvents(response, events);
+    if (!isOpen) response.end();
+  };
 }
 
 export function problem(type: string, code: string, extraMembers: Record<string, unknown> = {}): unknown {

@@ -6,7 +6,9 @@ import { createAbortScope } from '../../clients/shared/src/abort-scope.ts';
 import { readEvents } from '../../clients/shared/src/stream.ts';
 import { quickest } from '../support/quickest.ts';
 import {
+  eventStream,
   failureOf,
+  finishPart,
   problem,
   readAll,
   type ScriptedServer,
@@ -42,8 +44,12 @@ async function readChunks(
 }
 
 describe('readEvents', () => {
-  const sample =
-    '\uFEFF: hb\r\ndata: {"text":"grüße 🌳"}\r\n\r\nevent: x\rdata: two\r\rid: 7\ndata: three\n\ndata: [DONE]\n\n';
+  // A byte order mark, a comment, and the three line ends of the format.
+  const sample = [
+    '\uFEFF: hb\r\ndata: {"text":"grüße 🌳"}\r\n\r\n',
+    'event: x\rdata: two\r\r',
+    'id: 7\ndata: three\n\ndata: [DONE]\n\n',
+  ].join('');
   const expected = ['{"text":"grüße 🌳"}', 'two', 'three'];
 
   test('yields the same events for every split into two chunks', async () => {
@@ -108,17 +114,13 @@ describe('a stream over a socket', () => {
   afterEach(() => server.requests.splice(0));
   afterAll(() => server.close());
 
-  /** Milliseconds from `startedMs` until the server saw the last connection close. */
-  async function measureLastCut(startedMs: number): Promise<number> {
-    return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
+  /** Milliseconds from `startedMs` until the client has closed the connection of the last request. */
+  async function measureDisconnection(startedMs: number): Promise<number> {
+    return ((await server.requests.at(-1)?.disconnection) ?? Infinity) - startedMs;
   }
 
   test('yields the parts in order over a reusable connection', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [...textParts('Good morning'), '[DONE]']);
-      response.end();
-    });
+    server.script(eventStream([...textParts('Good morning'), '[DONE]']));
     const connectionCount = server.connections();
     expect(await readAll(client.ai.streamText(request))).toEqual(textParts('Good morning'));
     for (let round = 0; round < 7; round++) await readAll(client.ai.streamText(request));
@@ -153,11 +155,7 @@ describe('a stream over a socket', () => {
   });
 
   test('throws stream_truncated without a finish part, even after [DONE]', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [...textParts('Hi').slice(0, -1), '[DONE]']);
-      response.end();
-    });
+    server.script(eventStream([...textParts('Hi').slice(0, -1), '[DONE]']));
     expect(await failureOf(readAll(client.ai.streamText(request)))).toMatchObject({
       code: 'stream_truncated',
       status: 200,
@@ -167,11 +165,7 @@ describe('a stream over a socket', () => {
   });
 
   test('throws stream_truncated without [DONE] and without a retry', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, textParts('Hi'));
-      response.end();
-    });
+    server.script(eventStream(textParts('Hi')));
     const events = client.ai.streamText(request)[Symbol.asyncIterator]();
     for (const part of textParts('Hi')) expect((await events.next()).value).toEqual(part);
     expect((await failureOf(events.next())).code).toBe('stream_truncated');
@@ -196,13 +190,9 @@ describe('a stream over a socket', () => {
     const parts = [
       { type: 'stream-start', warnings: [] },
       { type: 'error', error: { type: 'upstream_error', code: 'upstream_failed', message: 'No.' } },
-      textParts('').at(-1),
+      finishPart(),
     ];
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [...parts, '[DONE]']);
-      response.end();
-    });
+    server.script(eventStream([...parts, '[DONE]']));
     expect(await readAll(client.ai.streamText(request))).toEqual(parts);
   });
 
@@ -214,11 +204,7 @@ describe('a stream over a socket', () => {
       model: 'local/echo',
       choices: [{ index: 0, delta: { content: 'Hi' } }],
     };
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [chunk, problem('upstream_error', 'upstream_failed')]);
-      response.end();
-    });
+    server.script(eventStream([chunk, problem('upstream_error', 'upstream_failed')]));
     const events = client.ai.createChatCompletion(chat)[Symbol.asyncIterator]();
     expect((await events.next()).value).toEqual(chunk);
     expect(await failureOf(events.next())).toMatchObject({
@@ -246,10 +232,7 @@ describe('a stream over a socket', () => {
   });
 
   test('closes the socket within 50 ms of an abort', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, textParts('Hi').slice(0, 3));
-    });
+    server.script(eventStream(textParts('Hi').slice(0, 3), { isOpen: true }));
     const closeMs = await quickest(50, async () => {
       const abort = new AbortController();
       const events = client.ai.streamText(request, { signal: abort.signal })[Symbol.asyncIterator]();
@@ -258,16 +241,13 @@ describe('a stream over a socket', () => {
       const startedMs = performance.now();
       abort.abort();
       await expect(nextEvent).rejects.toMatchObject({ name: 'AbortError' });
-      return measureLastCut(startedMs);
+      return measureDisconnection(startedMs);
     });
     expect(closeMs).toBeLessThan(50);
   });
 
   test('closes the socket within 50 ms of a break', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, textParts('Hi').slice(0, 3));
-    });
+    server.script(eventStream(textParts('Hi').slice(0, 3), { isOpen: true }));
     const closeMs = await quickest(50, async () => {
       let startedMs = Infinity;
       for await (const part of client.ai.streamText(request)) {
@@ -275,25 +255,22 @@ describe('a stream over a socket', () => {
         startedMs = performance.now();
         break;
       }
-      return measureLastCut(startedMs);
+      return measureDisconnection(startedMs);
     });
     expect(closeMs).toBeLessThan(50);
   });
 
   test('closes the socket on return() during a read', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, textParts('Hi').slice(0, 1));
-    });
+    server.script(eventStream(textParts('Hi').slice(0, 1), { isOpen: true }));
     const events = client.ai.streamText(request)[Symbol.asyncIterator]();
     await events.next();
     const nextEvent = events.next();
     await events.return?.();
     expect(await nextEvent).toMatchObject({ done: true });
-    expect(await server.requests[0]?.cut).toBeGreaterThan(0);
+    expect(await server.requests[0]?.disconnection).toBeGreaterThan(0);
   });
 
-  test('sends nothing when aborted before', async () => {
+  test('sends nothing for an aborted signal', async () => {
     await expect(
       readAll(client.ai.streamText(request, { signal: AbortSignal.abort() })),
     ).rejects.toMatchObject({ name: 'AbortError' });
@@ -304,25 +281,22 @@ describe('a stream over a socket', () => {
     server.script((_request, response) => {
       startEvents(response);
       writeEvents(response, textParts('Hi').slice(0, 3));
-      let beats = 0;
+      let heartbeats = 0;
       const timer = setInterval(
-        () => (beats++ < 12 ? response.write(': hb\n\n') : clearInterval(timer)),
+        () => (heartbeats++ < 12 ? response.write(': hb\n\n') : clearInterval(timer)),
         100,
       );
     });
     const startedMs = performance.now();
     const error = await failureOf(readAll(client.ai.streamText(request, { idleTimeoutMs: 1_000 })));
     expect(error).toMatchObject({ code: 'timeout', status: 200, retryable: false });
+    // 1.2 seconds of heartbeats and one of silence, less the imprecision of timers.
     expect(performance.now() - startedMs).toBeGreaterThan(1_900);
-    expect(await server.requests[0]?.cut).toBeGreaterThan(0);
+    expect(await server.requests[0]?.disconnection).toBeGreaterThan(0);
   });
 
   test('does not count the time of a slow reader', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [...textParts('Hi'), '[DONE]']);
-      response.end();
-    });
+    server.script(eventStream([...textParts('Hi'), '[DONE]']));
     const parts = [];
     for await (const part of client.ai.streamText(request, { idleTimeoutMs: 500 })) {
       parts.push(part);
@@ -333,11 +307,7 @@ describe('a stream over a socket', () => {
   });
 
   test('throws when read twice without another request', async () => {
-    server.script((_request, response) => {
-      startEvents(response);
-      writeEvents(response, [...textParts('Hi'), '[DONE]']);
-      response.end();
-    });
+    server.script(eventStream([...textParts('Hi'), '[DONE]']));
     const events = client.ai.streamText(request);
     await readAll(events);
     expect(() => events[Symbol.asyncIterator]()).toThrow(TypeError);
