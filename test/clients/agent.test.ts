@@ -64,9 +64,9 @@ describe.each([
         ...(problem('authentication_error', 'invalid_token') as object),
       }),
     );
-    const error = await connect()
+    const error: unknown = await connect()
       .sessions.execute({ instructions: 'x' })
-      .catch((caught: unknown) => caught);
+      .catch((cause: unknown) => cause);
     expect(error).toMatchObject({
       name: 'AgentError',
       status: 401,

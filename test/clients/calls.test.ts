@@ -1,4 +1,5 @@
-// Features of a client's call besides its data: its response, the items of all pages, retries, type guards.
+// Features of a client's call besides its data: its response, the items of all pages, retries and
+// type guards.
 
 import { afterAll, afterEach, beforeAll, describe, expect, expectTypeOf, test } from 'vitest';
 import {
@@ -56,11 +57,10 @@ describe('withResponse', () => {
   });
 
   test('of a stream resolves before its events', async () => {
-    let release = () => {};
-    const gate = new Promise<void>((resolve) => (release = resolve));
+    const gate = Promise.withResolvers<void>();
     server.script(async (_request, response) => {
       startEvents(response);
-      await gate;
+      await gate.promise;
       writeEvents(response, [...textParts('Hi'), '[DONE]']);
       response.end();
     });
@@ -68,7 +68,7 @@ describe('withResponse', () => {
       .streamText({ model: 'local/echo', prompt: [] })
       .withResponse();
     expect(requestId).toBe('req_stream');
-    release();
+    gate.resolve();
     expect((await readAll(data)).at(-1)).toMatchObject({ type: 'finish' });
     expect(server.requests).toHaveLength(1);
   });
@@ -115,7 +115,7 @@ describe('a list', () => {
     expect(await readAll(createAgentClient({ baseUrl: server.baseUrl }).sessions.list())).toEqual([1, 2, 3]);
   });
 
-  test('is the only call that can be iterated', () => {
+  test('is iterable, unlike the call of a single answer', () => {
     expectTypeOf(client.credits.getBalance).returns.not.toExtend<AsyncIterable<unknown>>();
     expectTypeOf(client.ai.generateText).returns.not.toExtend<AsyncIterable<unknown>>();
   });
@@ -153,9 +153,10 @@ describe('retries', () => {
 
   test('wait for the Retry-After of the server', async () => {
     failFirst(1, 429, { 'retry-after': '1' });
-    const startedAt = performance.now();
+    const startedMs = performance.now();
     await client.ai.listModels(undefined, { maxRetries: 1 });
-    expect(performance.now() - startedAt).toBeGreaterThanOrEqual(990);
+    // One second, less the imprecision of timers.
+    expect(performance.now() - startedMs).toBeGreaterThanOrEqual(990);
   });
 
   test('are not made after permanent failures', async () => {
@@ -166,31 +167,36 @@ describe('retries', () => {
 
   test('do not repeat a change with an unknown effect', async () => {
     server.script((_request, response) => void response.destroy());
-    const options = { maxRetries: 2 };
-    await expect(client.accounts.logout(undefined, options)).rejects.toMatchObject({
+    await expect(client.accounts.logout(undefined, { maxRetries: 2 })).rejects.toMatchObject({
       code: 'connection_failed',
     });
     expect(server.requests).toHaveLength(1);
+  });
+
+  test('repeat a call with an Idempotency-Key after a broken connection', async () => {
     server.script((_request, response) =>
       server.requests.length < 3 ? void response.destroy() : sendJson(response, 200, { id: 'msg_1' }),
     );
-    expect(await client.ai.generateText(prompt, options)).toEqual({ id: 'msg_1' });
+    expect(await client.ai.generateText(prompt, { maxRetries: 2 })).toEqual({ id: 'msg_1' });
     expect(server.requests).toHaveLength(3);
   });
 
   test('end at the deadline of the call', async () => {
     failFirst(9, 503, { 'retry-after': '30' });
-    const startedAt = performance.now();
+    const startedMs = performance.now();
     await expect(client.ai.listModels(undefined, { maxRetries: 5, timeoutMs: 2_000 })).rejects.toThrow(
       GatewayError,
     );
-    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    // The wait would end after the deadline, so the call does not begin it.
+    expect(performance.now() - startedMs).toBeLessThan(2_000);
+    expect(server.requests).toHaveLength(1);
   });
 
   test('end when the signal is aborted', async () => {
     failFirst(9, 503, { 'retry-after': '30' });
     const call = client.ai.listModels(undefined, { maxRetries: 5, signal: AbortSignal.timeout(300) });
     await expect(call).rejects.toMatchObject({ name: 'TimeoutError' });
+    expect(server.requests).toHaveLength(1);
   });
 });
 

@@ -71,7 +71,7 @@ describe('the methods', () => {
     });
   });
 
-  test('encode path members, whatever they contain', async () => {
+  test('encode the characters of a path member', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     await client.ai.getModel({ model_id: 'local/echo?x#y' });
     expect(server.requests[0]?.url).toBe('/v1/ai/models/local%2Fecho%3Fx%23y');
@@ -89,7 +89,7 @@ describe('the methods', () => {
     expect(server.requests[0]?.headers).not.toHaveProperty('content-type');
   });
 
-  test('send headers of client and call, where the call’s take precedence', async () => {
+  test('prefer the headers of the call to those of the client', async () => {
     server.script((_request, response) => sendJson(response, 200, {}));
     await connect({ headers: { 'x-a': '1', 'x-b': '1' } }).ai.listModels(undefined, {
       headers: { 'x-b': '2', 'x-c': undefined },
@@ -104,15 +104,15 @@ describe('the methods', () => {
     expect(server.requests[0]?.url).toBe('/town/health');
   });
 
-  test('use the given fetch', async () => {
+  test('use the fetch of the options', async () => {
     const paths: string[] = [];
-    const options = connect({
+    const fetchingClient = connect({
       fetch: (input, init) => {
         paths.push(`${init?.method} ${typeof input === 'string' ? input : ''}`);
         return Promise.resolve(Response.json({ ok: true }));
       },
     });
-    await options.directory.getHealth();
+    await fetchingClient.directory.getHealth();
     expect(paths).toEqual([`GET ${server.baseUrl}/health`]);
   });
 });
@@ -145,7 +145,7 @@ describe('the token', () => {
   test('is refused without a quote when a header cannot carry it', async () => {
     const error = await connect({ token: 'th_usr_a\r\nx-evil: 1' })
       .ai.listModels()
-      .catch((caught: unknown) => caught);
+      .catch((cause: unknown) => cause);
     expect(error).toBeInstanceOf(TypeError);
     expect(String(error)).not.toContain('th_usr_a');
     expect(server.requests).toHaveLength(0);
@@ -216,19 +216,37 @@ describe('a failure', () => {
     expect(await failureOf(client.ai.listModels())).toMatchObject({ retryable: false });
   });
 
-  test('reads a date in Retry-After and ignores past and invalid ones', async () => {
-    const headers = [new Date(Date.now() + 30_000).toUTCString(), new Date(0).toUTCString(), 'soon', '-5'];
+  const readRetryAfterMs = async (header: string) => {
     server.script((_request, response) =>
-      sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': headers.shift() ?? '' }),
+      sendJson(response, 503, problem('server_error', 'draining'), { 'retry-after': header }),
     );
-    const waitTimes = [];
-    for (const _ of [1, 2, 3, 4]) waitTimes.push((await failureOf(client.ai.listModels())).retryAfterMs);
-    expect(waitTimes[0]).toBeGreaterThan(25_000);
-    expect(waitTimes[0]).toBeLessThanOrEqual(30_000);
-    expect(waitTimes.slice(1)).toEqual([undefined, undefined, undefined]);
+    return (await failureOf(client.ai.listModels())).retryAfterMs;
+  };
+
+  test('reads a date in Retry-After', async () => {
+    const retryAfterMs = await readRetryAfterMs(new Date(Date.now() + 30_000).toUTCString());
+    expect(retryAfterMs).toBeGreaterThan(25_000);
+    expect(retryAfterMs).toBeLessThanOrEqual(30_000);
   });
 
-  test('has no HTML when a proxy answers with a page', async () => {
+  test.each([new Date(0).toUTCString(), 'soon', '-5'])('ignores a Retry-After of %s', async (header) => {
+    expect(await readRetryAfterMs(header)).toBeUndefined();
+  });
+
+  test('is recognized by isInstance across two copies of the module', async () => {
+    const copy = '../../clients/gateway/src/errors.ts?copy';
+    const otherCopy = (await import(/* @vite-ignore */ copy)) as { GatewayError: typeof GatewayError };
+    const error = new otherCopy.GatewayError({ code: 'timeout', message: 'Late.' });
+    expect(otherCopy.GatewayError).not.toBe(GatewayError);
+    expect(error).not.toBeInstanceOf(GatewayError);
+    expect(GatewayError.isInstance(error)).toBe(true);
+    for (const value of [new Error('x'), null, undefined, 'x', { name: 'GatewayError' }])
+      expect(GatewayError.isInstance(value)).toBe(false);
+  });
+});
+
+describe('an answer that is no JSON of the gateway', () => {
+  test('fails without the HTML of a proxy', async () => {
     server.script(
       (_request, response) =>
         void response
@@ -249,7 +267,7 @@ describe('a failure', () => {
     ['a page', 'text/html', '<html>'],
     ['broken JSON', 'application/json', '{"id":'],
     ['nothing', 'application/json', ''],
-  ])('reports %s with status 200 as invalid_response', async (_what, mediaType, text) => {
+  ])('is invalid_response for %s with status 200', async (_content, mediaType, text) => {
     server.script(
       (_request, response) => void response.writeHead(200, { 'content-type': mediaType }).end(text),
     );
@@ -260,7 +278,7 @@ describe('a failure', () => {
     });
   });
 
-  test('reports a redirect instead of following it', async () => {
+  test('is invalid_response for a redirect, which is not followed', async () => {
     server.script((_request, response) => void response.writeHead(301, { location: '/elsewhere' }).end());
     expect(await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }))).toMatchObject({
       status: 301,
@@ -268,7 +286,9 @@ describe('a failure', () => {
     });
     expect(server.requests).toHaveLength(1);
   });
+});
 
+describe('a broken connection', () => {
   test('has status 0 and the cause when no connection is made', async () => {
     const closedServer = await startScriptedServer();
     await closedServer.close();
@@ -296,15 +316,15 @@ describe('a failure', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('closes the connection at its deadline', async () => {
+  test('is closed by the client at the deadline of the call', async () => {
     server.script(() => {});
     expect(
       await failureOf(client.ai.generateText({ model: 'x', prompt: 'Hi' }, { timeoutMs: 1_500 })),
     ).toMatchObject({ status: 0, code: 'timeout', retryable: false });
-    expect(await server.requests[0]?.cut).toBeGreaterThan(0);
+    expect(await server.requests[0]?.disconnection).toBeGreaterThan(0);
   });
 
-  test('closes the connection within 50 ms of the caller’s abort', async () => {
+  test('is closed by the client within 50 ms of an abort', async () => {
     const closeMs = await quickest(50, async () => {
       const abort = new AbortController();
       let startedMs = Infinity;
@@ -314,24 +334,17 @@ describe('a failure', () => {
       });
       const error = await client.ai
         .generateText({ model: 'x', prompt: 'Hi' }, { signal: abort.signal })
-        .catch((caught: unknown) => caught);
+        .catch((cause: unknown) => cause);
       expect(error).toBe(abort.signal.reason);
       expect(error).toMatchObject({ name: 'AbortError' });
-      return ((await server.requests.at(-1)?.cut) ?? Infinity) - startedMs;
+      return ((await server.requests.at(-1)?.disconnection) ?? Infinity) - startedMs;
     });
     expect(closeMs).toBeLessThan(50);
-    const reason = new Error('enough');
-    await expect(client.ai.listModels(undefined, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
   });
 
-  test('is recognized by isInstance across two copies of the module', async () => {
-    const copy = '../../clients/gateway/src/errors.ts?copy';
-    const otherCopy = (await import(/* @vite-ignore */ copy)) as { GatewayError: typeof GatewayError };
-    const error = new otherCopy.GatewayError({ code: 'timeout', message: 'Late.' });
-    expect(otherCopy.GatewayError).not.toBe(GatewayError);
-    expect(error).not.toBeInstanceOf(GatewayError);
-    expect(GatewayError.isInstance(error)).toBe(true);
-    for (const stranger of [new Error('x'), null, undefined, 'x', { name: 'GatewayError' }])
-      expect(GatewayError.isInstance(stranger)).toBe(false);
+  test('is not even opened for an aborted signal', async () => {
+    const reason = new Error('enough');
+    await expect(client.ai.listModels(undefined, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    expect(server.requests).toHaveLength(0);
   });
 });

@@ -76,7 +76,7 @@ describe('the check before a publish', () => {
     ]);
   });
 
-  test('ends the publish command before anything is packed', async () => {
+  test('decides the exit code of --check', async () => {
     const missingFields = findMissing(root);
     const { code, stderr } = await runNode(path.join(root, 'scripts/publish.ts'), ['--check'], { cwd: root });
     expect(code).toBe(missingFields.length === 0 ? 0 : 1);
