@@ -1,5 +1,5 @@
-// The client's image, speech and transcription models under both versions of the AI
-// SDK, against a real gateway.
+// The client's image, speech and transcription models under both versions of the AI SDK, against a
+// real gateway.
 
 import {
   experimental_generateSpeech as generateSpeech6,
@@ -77,7 +77,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
       expect([uint8Array[1], uint8Array[19], uint8Array[23]]).toEqual([0x50, 96, 64]);
   });
 
-  test('generateSpeech returns audio and transcribe returns text', async () => {
+  test('generateSpeech returns audio that transcribe reads', async () => {
     const { audio } = await generateSpeech({
       model: client.speechModel('local/flite'),
       text: 'Good morning.',
@@ -97,21 +97,26 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
     });
   });
 
-  test('throws errors of the gateway without a retry', async () => {
+  test('throws the refusal of an image or of speech', async () => {
     const error: unknown = await generateImage({
       model: client.imageModel('local/shapes'),
       prompt: 'x',
       size: '9999x9999',
-    }).catch((error: unknown) => error);
+    }).catch((cause: unknown) => cause);
     expect(GatewayError.isInstance(error) && error.status).toBe(422);
-    const failure: unknown = await generateImage({
-      model: client.imageModel('acme/refusing'),
-      prompt: 'x',
-    }).catch((error: unknown) => error);
-    expect(GatewayError.isInstance(failure) && failure.message).toBe('no');
     await expect(
       generateSpeech({ model: client.speechModel('local/flite'), text: 'x', outputFormat: 'mp3' }),
     ).rejects.toMatchObject({ status: 422 });
+  });
+
+  test('throws the failure of a job without a second job', async () => {
+    provider.reset();
+    const error: unknown = await generateImage({
+      model: client.imageModel('acme/refusing'),
+      prompt: 'x',
+    }).catch((cause: unknown) => cause);
+    expect(GatewayError.isInstance(error) && error.message).toBe('no');
+    expect(provider.calls).toHaveLength(1);
   });
 
   test('cancels the job when the caller aborts', async () => {
