@@ -97,7 +97,7 @@ describe('the session of a web login', () => {
   test('outlives a refusal for another reason than its token', async () => {
     const { login, storage } = openPage(() => refusal('provider_credentials'));
     storage.setItem(key('session'), sessionOf('th_usr_1'));
-    await login.client.accounts.getMe().catch(() => undefined);
+    await expect(login.client.accounts.getMe()).rejects.toMatchObject({ code: 'provider_credentials' });
     expect(login.token()).toBe('th_usr_1');
   });
 
@@ -147,7 +147,7 @@ describe('the session of a web login', () => {
 
 describe('a sign-in', () => {
   /** The query of the login page's address. The promise of a sign-in stays pending. */
-  async function leaving(leave: Mock<(address: string) => void>): Promise<URLSearchParams> {
+  async function readLoginQuery(leave: Mock<(address: string) => void>): Promise<URLSearchParams> {
     await vi.waitFor(() => expect(leave).toHaveBeenCalledOnce());
     return new URL(leave.mock.calls[0]?.[0] ?? '').searchParams;
   }
@@ -157,7 +157,7 @@ describe('a sign-in', () => {
     storage.setItem(key('session'), sessionOf('th_usr_1', -1));
     await login.handle();
     void login.signIn();
-    expect((await leaving(leave)).get('login_hint')).toBe('ada@shop.example');
+    expect((await readLoginQuery(leave)).get('login_hint')).toBe('ada@shop.example');
   });
 
   test('fills in no address after a sign-out', async () => {
@@ -165,7 +165,7 @@ describe('a sign-in', () => {
     storage.setItem(key('session'), sessionOf('th_usr_1'));
     await login.signOut();
     void login.signIn();
-    expect((await leaving(leave)).has('login_hint')).toBe(false);
+    expect((await readLoginQuery(leave)).has('login_hint')).toBe(false);
   });
 
   test.each(['https://evil.example/', '//evil.example', 'javascript:alert(1)'])(
@@ -188,7 +188,7 @@ describe('a sign-in', () => {
     vi.stubGlobal('sessionStorage', tab);
     const { login, storage, leave } = openPage(me);
     void login.signIn();
-    await leaving(leave);
+    await readLoginQuery(leave);
     expect(tab.getItem(key('pending'))).toContain('verifier');
     expect(storage.getItem(key('pending'))).toBeNull();
   });
