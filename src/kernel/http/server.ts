@@ -49,6 +49,8 @@ export interface ServerTimeouts {
    * destruction of their connections.
    */
   abortGraceMs: number;
+  /** Time from the first listener to the compilation of all validators. */
+  warmUpMs: number;
 }
 
 export interface ServerLimits extends RequestLimits {
@@ -68,10 +70,6 @@ export interface ServerLimits extends RequestLimits {
 // Upper bound of the body deadlines of all operations (`x-body-deadline-ms`).
 const longestBodyMs = 120_000;
 
-// The validators of all operations are compiled ahead of their first requests, but not before the first
-// answer of /ready: each takes up to 24 ms of the event loop.
-const warmAfterMs = 3_000;
-
 const defaultTimeouts: ServerTimeouts = {
   headersMs: 10_000,
   requestMs: 30_000,
@@ -81,6 +79,9 @@ const defaultTimeouts: ServerTimeouts = {
   heartbeatMs: 15_000,
   stalledMs: 60_000,
   abortGraceMs: 3_000,
+  // The validators of all operations are compiled ahead of their first requests, but not before the
+  // first answer of /ready: each takes up to 24 ms of the event loop.
+  warmUpMs: 3_000,
 };
 
 const defaultLimits: ServerLimits = {
@@ -195,7 +196,7 @@ export function createServer(options: ServerOptions): Server {
     ],
     async listen(address) {
       const bound = await listeners.open(address);
-      warmUpTimer ??= setTimeout(() => void contract.warm(log), warmAfterMs).unref();
+      warmUpTimer ??= setTimeout(() => void contract.warm(log), timeouts.warmUpMs).unref();
       return bound;
     },
     close(closeOptions) {

@@ -1,5 +1,4 @@
-// The listeners of a server and its shutdown: given sockets, several at once, and a close with
-// notice.
+// The listeners of a server, several at once, and its shutdown in steps.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { createServer } from 'node:net';
@@ -29,10 +28,10 @@ function get(socketPath: string): Promise<number> {
 describe('additional listeners', () => {
   test('serve the same server and close with it', async () => {
     world = await startWorld();
-    const folder = await mkdtemp(join(tmpdir(), 'townhall-door-'));
-    const path = join(folder, 'door.sock');
-    await expect(world.server.listen({ path, url: 'http://known.test' })).resolves.toMatchObject({
-      url: 'http://known.test',
+    const folder = await mkdtemp(join(tmpdir(), 'townhall-listener-'));
+    const path = join(folder, 'server.sock');
+    await expect(world.server.listen({ path, url: 'http://server.test' })).resolves.toMatchObject({
+      url: 'http://server.test',
     });
     expect(await get(path)).toBe(200);
     expect((await fetch(`${world.url}/health`)).status).toBe(200);
@@ -53,7 +52,7 @@ describe('additional listeners', () => {
 });
 
 describe('close', () => {
-  test('answers only open connections for a grace period', async () => {
+  test('answers open connections alone in the grace period', async () => {
     world = await startWorld();
     const socket = await open(world.port);
     let answer = '';
@@ -70,16 +69,15 @@ describe('close', () => {
     await closePromise;
   });
 
-  test('answers one more request after a stream, with Connection: close', async () => {
-    let finish = (): void => {};
-    const finishPromise = new Promise<void>((resolve) => (finish = resolve));
+  test('answers one more request after a stream', async () => {
+    const gate = Promise.withResolvers<void>();
     world = await startWorld({
       handlers: {
         'open.stream': async () => ({
           status: 200,
           events: (async function* () {
             yield { data: { n: 1 } };
-            await finishPromise;
+            await gate.promise;
             yield { data: { n: 2 } };
           })(),
         }),
@@ -94,8 +92,8 @@ describe('close', () => {
     const idleSocket = await open(world.port);
     const closePromise = world.server.close({ lingerMs: 1_000 });
     // A connection that never sent a request closes at the end of the grace period.
-    await until(() => idleSocket.closed, 'the time to linger');
-    finish();
+    await until(() => idleSocket.closed, 'the end of the grace period');
+    gate.resolve();
     await until(() => answer.endsWith('0\r\n\r\n'), 'the end of the stream');
     answer = '';
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
@@ -127,10 +125,13 @@ describe('close', () => {
 });
 
 describe('the compilation of validators', () => {
+  const warmUpMs = 500;
   async function startCounting(): Promise<{ compilations: () => number }> {
     let compilations = 0;
     const warmUp = async (): Promise<void> => void (compilations += 1);
-    world = await startWorld({ server: { contract: { ...contractOf(), warm: warmUp } } });
+    world = await startWorld({
+      server: { contract: { ...contractOf(), warm: warmUp }, timeouts: { warmUpMs } },
+    });
     return { compilations: () => compilations };
   }
 
@@ -143,7 +144,7 @@ describe('the compilation of validators', () => {
   test('does not begin after the server was closed', async () => {
     const { compilations } = await startCounting();
     await world?.close();
-    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    await new Promise((resolve) => setTimeout(resolve, 2 * warmUpMs));
     expect(compilations()).toBe(0);
   });
 });
