@@ -1,3 +1,4 @@
+// The HTTP server over real sockets: answers, errors, hostile requests, disconnects and its end.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, request as httpRequest } from 'node:http';
@@ -44,14 +45,10 @@ interface ErrorBody {
 const errorOf = async (response: Response) => (await response.json()) as ErrorBody;
 
 describe('answers', () => {
-  test("carry our request id, the caller's id and security headers", async () => {
-    const { url, lines } = await startTestWorld();
+  test("carry the request id, the caller's id and security headers", async () => {
+    const { url } = await startTestWorld();
     const response = await fetch(`${url}/v1/ai/models`, {
-      headers: {
-        ...userHeaders,
-        'x-request-id': 'theirs-1',
-        traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01`,
-      },
+      headers: { ...userHeaders, 'x-request-id': 'theirs-1' },
     });
     expect(response.status).toBe(200);
     expect(response.headers.get('x-request-id')).toMatch(/^req_[0-9a-z]{26}$/);
@@ -62,19 +59,26 @@ describe('answers', () => {
     expect(response.headers.get('server-timing')).toMatch(/^app;dur=\d/);
     for (const name of ['x-powered-by', 'server', 'etag', 'access-control-allow-origin'])
       expect(response.headers.get(name)).toBeNull();
-    await until(() => lines.length > 0, 'the line of the request');
-    expect(lines.at(-1)).toMatchObject({
-      msg: 'request',
-      level: 'info',
-      method: 'GET',
-      operationId: 'ai.listModels',
-      status: 200,
-      identity: 'user',
-      ms: expect.any(Number),
-    });
   });
 
-  test('an unprintable or overlong caller id is not echoed', async () => {
+  test('are logged in one line', async () => {
+    const { url, lines } = await startTestWorld();
+    await fetch(`${url}/v1/ai/models`, { headers: userHeaders });
+    await until(() => lines.length > 0, 'the line of the request');
+    expect(lines).toMatchObject([
+      {
+        msg: 'request',
+        level: 'info',
+        method: 'GET',
+        operationId: 'ai.listModels',
+        status: 200,
+        identity: 'user',
+        ms: expect.any(Number),
+      },
+    ]);
+  });
+
+  test('do not repeat an unprintable or overlong id of the caller', async () => {
     const { port } = await startTestWorld();
     for (const id of ['a\tb', 'x'.repeat(129), 'ä']) {
       const { status, head } = rawAnswer(
@@ -88,21 +92,32 @@ describe('answers', () => {
     }
   });
 
-  test('a handler adds headers and timings and logs the trace', async () => {
-    const { url, lines } = await startTestWorld({
+  test('have the headers and timings of their handler', async () => {
+    const { url } = await startTestWorld({
       handlers: {
         'directory.getHealth': async (call) => {
           call.timing('database', 1.25);
-          call.log.warn({ n: 1 }, 'from the handler');
           return { status: 200, body: {}, headers: { 'Cache-Control': 'max-age=60' } };
         },
       },
     });
-    const response = await fetch(`${url}/health?`, {
-      headers: { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` },
-    });
+    const response = await fetch(`${url}/health?`);
     expect(response.headers.get('server-timing')).toMatch(/^database;dur=1\.[23], app;dur=/);
     expect(response.headers.get('cache-control')).toBe('max-age=60');
+  });
+
+  test('share their ids with the log lines of their handler', async () => {
+    const { url, lines } = await startTestWorld({
+      handlers: {
+        'directory.getHealth': async (call) => {
+          call.log.warn({ n: 1 }, 'from the handler');
+          return { status: 200, body: {} };
+        },
+      },
+    });
+    const response = await fetch(`${url}/health`, {
+      headers: { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` },
+    });
     expect(lines.find((line) => line.msg === 'from the handler')).toMatchObject({
       n: 1,
       operationId: 'directory.getHealth',
@@ -140,68 +155,58 @@ describe('errors', () => {
     });
   });
 
-  test('a Problem keeps its headers and says whether it is permanent', async () => {
-    const handlersThrowing = (problem: Problem) => ({
+  /** The answer to a request whose handler throws the problem, and the lines of the log. */
+  async function answerTo(problem: Problem) {
+    const { url, lines } = await startTestWorld({
       handlers: {
         'open.echo': async () => {
           throw problem;
         },
       },
     });
-    const permanentWorld = await startTestWorld(
-      handlersThrowing(new Problem('conflict', 'conflict', 'Taken.', { param: 'id' })),
-    );
-    const firstAnswer = await post(`${permanentWorld.url}/v1/open/echo`, '{}');
-    expect([firstAnswer.status, firstAnswer.headers.get('x-should-retry')]).toEqual([409, 'false']);
-    expect((await errorOf(firstAnswer)).error).toMatchObject({ message: 'Taken.', param: 'id' });
-    const passingWorld = await startTestWorld(
-      handlersThrowing(new Problem('conflict', 'conflict', 'Busy.', { headers: { 'retry-after': '3' } })),
-    );
-    const secondAnswer = await post(`${passingWorld.url}/v1/open/echo`, '{}');
-    expect([secondAnswer.headers.get('retry-after'), secondAnswer.headers.get('x-should-retry')]).toEqual([
-      '3',
-      null,
-    ]);
+    return { response: await post(`${url}/v1/open/echo`, '{}'), lines };
+  }
+
+  test('a Problem that is permanent says so', async () => {
+    const { response } = await answerTo(new Problem('conflict', 'conflict', 'Taken.', { param: 'id' }));
+    expect([response.status, response.headers.get('x-should-retry')]).toEqual([409, 'false']);
+    expect((await errorOf(response)).error).toMatchObject({ message: 'Taken.', param: 'id' });
   });
 
-  test('a reply outside the contract becomes a logged 500', async () => {
-    const wrongWorld = await startTestWorld({
-      handlers: { 'directory.getHealth': async () => ({ status: 200, body: [] }) },
-    });
-    expect((await fetch(`${wrongWorld.url}/health`)).status).toBe(500);
-    expect(JSON.stringify(wrongWorld.lines)).toContain('directory.getHealth 200 at /: must be object');
-    const undeclaredWorld = await startTestWorld({
-      handlers: {
-        'directory.getHealth': async () => {
-          throw new Problem('gone', 'login_spent', 'Spent.');
-        },
-      },
-    });
-    expect((await fetch(`${undeclaredWorld.url}/health`)).status).toBe(500);
-    expect(JSON.stringify(undeclaredWorld.lines)).toContain('does not declare the status 410');
+  test('a Problem keeps its Retry-After', async () => {
+    const headers = { 'retry-after': '3' };
+    const { response } = await answerTo(new Problem('conflict', 'conflict', 'Busy.', { headers }));
+    expect(response.headers.get('retry-after')).toBe('3');
+    expect(response.headers.get('x-should-retry')).toBeNull();
   });
 
-  test('a header outside the contract becomes a logged 500', async () => {
+  test('a Problem outside the contract becomes a logged 500', async () => {
+    const { response, lines } = await answerTo(new Problem('gone', 'login_spent', 'Spent.'));
+    expect(response.status).toBe(500);
+    expect(JSON.stringify(lines)).toContain('does not declare the status 410');
+  });
+
+  test('a Problem with a header outside the contract becomes a logged 500', async () => {
     const headers = { 'x-secret-plan': 'yes' };
-    const replyingWorld = await startTestWorld({
-      handlers: { 'directory.getHealth': async () => ({ status: 200, body: {}, headers }) },
-    });
-    const response = await fetch(`${replyingWorld.url}/health`);
-    expect([response.status, response.headers.get('x-secret-plan')]).toEqual([500, null]);
-    expect(JSON.stringify(replyingWorld.lines)).toContain(
+    const { response, lines } = await answerTo(new Problem('conflict', 'conflict', 'Taken.', { headers }));
+    expect(response.status).toBe(500);
+    expect(JSON.stringify(lines)).toContain('does not declare for 409 the headers x-secret-plan');
+  });
+
+  test.each([
+    ['body', { body: [] }, 'directory.getHealth 200 at /: must be object'],
+    [
+      'header',
+      { body: {}, headers: { 'x-secret-plan': 'yes' } },
       'does not declare for 200 the headers x-secret-plan',
-    );
-    const refusingWorld = await startTestWorld({
-      handlers: {
-        'directory.getHealth': async () => {
-          throw new Problem('conflict', 'conflict', 'Taken.', { headers });
-        },
-      },
+    ],
+  ])('a reply with a %s outside the contract becomes a logged 500', async (_part, members, message) => {
+    const { url, lines } = await startTestWorld({
+      handlers: { 'directory.getHealth': async () => ({ status: 200, ...members }) },
     });
-    expect((await fetch(`${refusingWorld.url}/health`)).status).toBe(500);
-    expect(JSON.stringify(refusingWorld.lines)).toContain(
-      'does not declare for 409 the headers x-secret-plan',
-    );
+    const response = await fetch(`${url}/health`);
+    expect([response.status, response.headers.get('x-secret-plan')]).toEqual([500, null]);
+    expect(JSON.stringify(lines)).toContain(message);
   });
 
   test('an error code that the operation does not list becomes a logged 500', async () => {
@@ -236,20 +241,28 @@ describe('errors', () => {
 });
 
 describe('methods and pages', () => {
-  test('HEAD, OPTIONS, TRACE and CONNECT get their standard answers', async () => {
-    const { url, port } = await startTestWorld();
+  test('HEAD gets the headers of GET', async () => {
+    const { url } = await startTestWorld();
     const [get, head] = [await fetch(`${url}/health`), await fetch(`${url}/health`, { method: 'HEAD' })];
     expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([
       200,
       get.headers.get('content-length'),
       '',
     ]);
+  });
+
+  test('OPTIONS gets the methods of the path', async () => {
+    const { url } = await startTestWorld();
     const options = await fetch(`${url}/v1/ai/text`, { method: 'OPTIONS' });
     expect([options.status, options.headers.get('allow'), await options.text()]).toEqual([
       204,
       'POST, OPTIONS',
       '',
     ]);
+  });
+
+  test('TRACE, CONNECT and unknown methods are 405', async () => {
+    const { port } = await startTestWorld();
     for (const method of ['TRACE', 'PUT', 'PROPFIND']) {
       const answer = rawAnswer(
         await sendBytes(port, `${method} /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
@@ -263,11 +276,16 @@ describe('methods and pages', () => {
     });
   });
 
-  test('a page carries a content security policy, even as 404', async () => {
+  /** A server with a portal of one page. */
+  function startPortal(): Promise<World> {
     const directory = mkdtempSync(join(tmpdir(), 'pages-'));
     closers.push(() => rmSync(directory, { recursive: true }));
     writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
-    const { url } = await startTestWorld({ server: { pages: [{ prefix: '/docs', directory }] } });
+    return startTestWorld({ server: { pages: [{ prefix: '/docs', directory }] } });
+  }
+
+  test('a page carries a content security policy, even as 404', async () => {
+    const { url } = await startPortal();
     for (const path of ['/docs', '/docs/', '/docs/index.html', '/docs/nothing.html']) {
       const { headers } = await fetch(url + path, { redirect: 'manual' });
       expect(headers.get('content-security-policy'), path).toContain("default-src 'none'");
@@ -279,10 +297,7 @@ describe('methods and pages', () => {
   });
 
   test('pages get the same headers and 404 as the contract', async () => {
-    const directory = mkdtempSync(join(tmpdir(), 'pages-'));
-    closers.push(() => rmSync(directory, { recursive: true }));
-    writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
-    const { url, port } = await startTestWorld({ server: { pages: [{ prefix: '/docs', directory }] } });
+    const { url, port } = await startPortal();
     const page = await fetch(`${url}/docs/`);
     expect([page.status, await page.text()]).toEqual([200, '<h1>Portal</h1>']);
     expect(page.headers.get('x-request-id')).toMatch(/^req_/);
@@ -306,40 +321,52 @@ describe('methods and pages', () => {
 });
 
 describe('bodies', () => {
-  test('arrive as sent, in chunks or after Expect', async () => {
-    const bodies: Buffer[] = [];
+  const text = '{ "a":1.0,\t"b":"\\u00e9é" }\n';
+  const head =
+    'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n';
+
+  /** A server that records the bytes of each body. */
+  async function startRecorder() {
+    const bodies: string[] = [];
     const { port, url } = await startTestWorld({
       handlers: {
         'open.echo': async (call) => {
-          bodies.push(Buffer.from(call.rawBody));
+          bodies.push(Buffer.from(call.rawBody).toString());
           return { status: 200, body: call.body };
         },
       },
     });
-    const text = '{ "a":1.0,\t"b":"\\u00e9é" }\n';
+    return { port, url, bodies };
+  }
+
+  test('arrive as they were sent', async () => {
+    const { url, bodies } = await startRecorder();
     expect(await (await post(`${url}/v1/open/echo`, text)).json()).toEqual({ a: 1, b: 'éé' });
+    expect(bodies).toEqual([text]);
+  });
+
+  test('arrive in chunks', async () => {
+    const { port, bodies } = await startRecorder();
     const chunks = [...Buffer.from(text)].map((byte) => `1\r\n${String.fromCharCode(byte)}\r\n`).join('');
-    const head =
-      'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n';
-    expect(
-      rawAnswer(
-        await sendBytes(
-          port,
-          Buffer.from(`${head}transfer-encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`, 'latin1'),
-        ),
-      ).status,
-    ).toBe(200);
+    const request = `${head}transfer-encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`;
+    expect(rawAnswer(await sendBytes(port, Buffer.from(request, 'latin1'))).status).toBe(200);
+    expect(bodies).toEqual([text]);
+  });
+
+  test('arrive after Expect', async () => {
+    const { port, bodies } = await startRecorder();
     expect(await sendBytes(port, `${head}expect: 100-continue\r\ncontent-length: 2\r\n\r\n{}`)).toMatch(
       /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200/,
     );
-    expect(bodies.map((bytes) => bytes.toString())).toEqual([text, text, '{}']);
+    expect(bodies).toEqual(['{}']);
   });
 
   test('a client with Expect is refused before it sends', async () => {
     const { port } = await startTestWorld();
     const answer = await sendBytes(
       port,
-      'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: 900000\r\n\r\n',
+      'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n' +
+        'content-type: application/json\r\ncontent-length: 900000\r\n\r\n',
     );
     expect(answer).not.toContain('100 Continue');
     expect(rawAnswer(answer)).toMatchObject({
@@ -350,11 +377,11 @@ describe('bodies', () => {
 });
 
 describe('hostile bodies', () => {
-  test('hostile JSON is a 400 within 100 ms', async () => {
+  test('are a 400 within 100 ms', async () => {
     const { url } = await startTestWorld();
     const documents: [string, string | Buffer][] = [
-      ['100,000 deep arrays', '['.repeat(50_000) + ']'.repeat(50_000)],
-      ['100,000 deep objects', `${'{"a":'.repeat(30_000)}1${'}'.repeat(30_000)}`],
+      ['50,000 deep arrays', '['.repeat(50_000) + ']'.repeat(50_000)],
+      ['30,000 deep objects', `${'{"a":'.repeat(30_000)}1${'}'.repeat(30_000)}`],
       ['65 deep', `{"a":${'['.repeat(64)}${']'.repeat(64)}}`],
       ['duplicate member', '{"model":"a","model":"b"}'],
       ['duplicate member, escaped', '{"model":"a","\\u006dodel":"b"}'],
@@ -387,13 +414,17 @@ describe('hostile bodies', () => {
       expect(ms, name).toBeLessThan(100);
     }
     expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+  });
+
+  test('name a duplicate member', async () => {
+    const { url } = await startTestWorld();
     const duplicateError = await errorOf(
       await post(`${url}/v1/open/echo`, '{"model":"a","\\u006dodel":"b"}'),
     );
     expect(duplicateError.error).toMatchObject({ code: 'duplicate_member', param: 'model' });
   });
 
-  test('valid JSON that only looks hostile passes unchanged', async () => {
+  test('do not include valid JSON that looks like them', async () => {
     const { url } = await startTestWorld();
     const documents = [
       `{"a":${'['.repeat(63)}${']'.repeat(63)}}`,
@@ -419,42 +450,39 @@ describe('hostile bodies', () => {
 });
 
 describe('bodies outside of the contract', () => {
-  test('another content type, another charset or a compression is 415', async () => {
-    const { url, port } = await startTestWorld();
-    const wrongTypes = [
-      'text/plain',
-      'application/xml',
-      'application/json; charset=utf-7',
-      'application/json; charset=utf-16',
-      'application/jsonx',
-      'application/x-www-form-urlencoded',
-      'multipart/form-data; boundary=x',
-    ];
-    for (const type of wrongTypes) {
-      const response = await post(`${url}/v1/open/echo`, '{}', { 'content-type': type });
-      expect([response.status, (await errorOf(response)).error.code], type).toEqual([
-        415,
-        'unsupported_media_type',
-      ]);
-    }
-    for (const type of [
-      'application/json',
-      'Application/JSON; charset=UTF-8',
-      'application/json;charset="utf-8"',
-      'application/json; profile=x',
-    ]) {
-      expect((await post(`${url}/v1/open/echo`, '{}', { 'content-type': type })).status, type).toBe(200);
-    }
-    for (const encoding of ['gzip', 'br', 'gzip, identity']) {
-      expect(
-        (
-          await post(`${url}/v1/open/echo`, '{}', {
-            'content-type': 'application/json',
-            'content-encoding': encoding,
-          })
-        ).status,
-      ).toBe(415);
-    }
+  test.each([
+    'text/plain',
+    'application/xml',
+    'application/json; charset=utf-7',
+    'application/json; charset=utf-16',
+    'application/jsonx',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+  ])('are 415 as %s', async (type) => {
+    const { url } = await startTestWorld();
+    const response = await post(`${url}/v1/open/echo`, '{}', { 'content-type': type });
+    expect(response.status).toBe(415);
+    expect((await errorOf(response)).error.code).toBe('unsupported_media_type');
+  });
+
+  test.each([
+    'application/json',
+    'Application/JSON; charset=UTF-8',
+    'application/json;charset="utf-8"',
+    'application/json; profile=x',
+  ])('do not include JSON as %s', async (type) => {
+    const { url } = await startTestWorld();
+    expect((await post(`${url}/v1/open/echo`, '{}', { 'content-type': type })).status).toBe(200);
+  });
+
+  test.each(['gzip', 'br', 'gzip, identity'])('are 415 with the encoding %s', async (encoding) => {
+    const { url } = await startTestWorld();
+    const headers = { 'content-type': 'application/json', 'content-encoding': encoding };
+    expect((await post(`${url}/v1/open/echo`, '{}', headers)).status).toBe(415);
+  });
+
+  test('are 415 without a content type', async () => {
+    const { port } = await startTestWorld();
     const answerWithoutHeader = await sendBytes(
       port,
       'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}',
@@ -462,16 +490,22 @@ describe('bodies outside of the contract', () => {
     expect(rawAnswer(answerWithoutHeader).status).toBe(415);
   });
 
-  test('answers 413 without reading an oversized body', async () => {
-    const { port, url } = await startTestWorld();
+  const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n';
+
+  test('are 413 above the maximum size', async () => {
+    const { url } = await startTestWorld();
     expect((await post(`${url}/v1/open/echo`, `{"a":"${'x'.repeat(200_000)}"}`)).status).toBe(413);
-    const head = 'POST /v1/open/echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n';
+  });
+
+  test('are 413 by their length before they are read', async () => {
+    const { port } = await startTestWorld();
     const earlyAnswer = rawAnswer(await sendBytes(port, `${head}content-length: 100000000\r\n\r\n{`));
     expect(earlyAnswer).toMatchObject({ status: 413, body: { error: { code: 'request_too_large' } } });
     expect(earlyAnswer.head).toContain('connection: close');
+  });
 
-    // A chunked body without an end: the server answers, closes, and has read no more than limit
-    // and buffers.
+  test('are read up to the maximum when they come in chunks without an end', async () => {
+    const { port } = await startTestWorld();
     const socket = await open(port);
     let answer = '';
     socket.on('data', (chunk) => {
@@ -479,20 +513,20 @@ describe('bodies outside of the contract', () => {
     });
     socket.write(`${head}transfer-encoding: chunked\r\n\r\n`);
     const piece = `10000\r\n${'x'.repeat(65_536)}\r\n`;
-    let acceptedCount = 0;
-    const pump = () => {
-      while (!socket.destroyed && socket.write(piece)) acceptedCount += 65_536;
+    let acceptedBytes = 0;
+    const writePieces = () => {
+      while (!socket.destroyed && socket.write(piece)) acceptedBytes += 65_536;
     };
-    socket.on('drain', pump);
-    pump();
+    socket.on('drain', writePieces);
+    writePieces();
     await until(() => socket.closed, 'the close');
     expect(rawAnswer(answer).status).toBe(413);
     // The socket buffers on the loopback interface hold some megabytes; an unbounded reader would
     // take all bytes.
-    expect(acceptedCount).toBeLessThan(16 * 1024 * 1024);
+    expect(acceptedBytes).toBeLessThan(16 * 1024 * 1024);
   });
 
-  test('an operation without a body accepts only an empty object', async () => {
+  test('are refused by an operation without a body unless they are empty', async () => {
     const { url } = await startTestWorld();
     for (const body of ['', '{}', ' { } '])
       expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
@@ -500,10 +534,11 @@ describe('bodies outside of the contract', () => {
     expect((await post(`${url}/v1/ai/image/create`, `{${' '.repeat(100)}}`, userHeaders)).status).toBe(400);
   });
 
-  test('a refused body leaves the connection usable', async () => {
+  test('leave the connection usable when they are refused', async () => {
     const { port } = await startTestWorld();
     const unauthorizedRequest =
-      'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n0123456789';
+      'POST /v1/ai/text HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n' +
+      'content-length: 10\r\n\r\n0123456789';
     const answer = await sendBytes(
       port,
       `${unauthorizedRequest}GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`,
@@ -511,12 +546,18 @@ describe('bodies outside of the contract', () => {
     expect(answer.match(/HTTP\/1\.1 \d{3}/g)).toEqual(['HTTP/1.1 401', 'HTTP/1.1 200']);
   });
 
-  test('control characters in a value never reach headers or logs', async () => {
+  test('add neither headers nor log lines by control characters', async () => {
     const { url, lines } = await startTestWorld();
-    for (const model of ['a\r\nx-evil: 1', 'a\0b', 'a\nb']) {
+    const models = ['a\r\nx-evil: 1', 'a\0b', 'a\n{"msg":"forged"}'];
+    for (const model of models) {
       const response = await post(`${url}/v1/ai/text`, JSON.stringify({ model }), userHeaders);
       expect([response.status, response.headers.get('x-evil')]).toEqual([400, null]);
     }
+    await until(() => lines.length >= models.length, 'the lines of the requests');
+    expect(lines.map(({ msg }) => msg)).toEqual(models.map(() => 'request'));
+  });
+
+  test('a handler cannot add a header by a line break', async () => {
     const craftedWorld = await startTestWorld({
       handlers: {
         'directory.getHealth': async () => ({
@@ -528,11 +569,13 @@ describe('bodies outside of the contract', () => {
     });
     const response = await fetch(`${craftedWorld.url}/health`);
     expect([response.status, response.headers.get('x-evil')]).toEqual([500, null]);
-    expect(lines.every((line) => typeof line.msg === 'string')).toBe(true);
   });
 });
 
 describe('malformed requests', () => {
+  const manyHeaders = (count: number) =>
+    Array.from({ length: count }, (_, index) => `x-${index}: 1\r\n`).join('');
+
   test('get a 400 problem and a closed connection', async () => {
     const { port } = await startTestWorld();
     const cases: [string, string][] = [
@@ -551,7 +594,8 @@ describe('malformed requests', () => {
       ['nonsense', '\x16\x03\x01\x02\x00\x01\r\n\r\n'],
       [
         'two credentials',
-        'GET /v1/ai/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer user-token\r\nauthorization: Bearer x\r\n\r\n',
+        'GET /v1/ai/models HTTP/1.1\r\nhost: a\r\n' +
+          'authorization: Bearer user-token\r\nauthorization: Bearer x\r\n\r\n',
       ],
       [
         'two lengths',
@@ -559,15 +603,13 @@ describe('malformed requests', () => {
       ],
       [
         'length and chunks',
-        'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+        'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\n' +
+          'content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
       ],
       ['zero in a header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\0b\r\n\r\n'],
       ['folded header', 'GET /health HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n'],
       ['space before the colon', 'GET /health HTTP/1.1\r\nhost : a\r\n\r\n'],
-      [
-        '101 headers',
-        `GET /health HTTP/1.1\r\nhost: a\r\n${Array.from({ length: 100 }, (_, n) => `x-${n}: 1\r\n`).join('')}\r\n`,
-      ],
+      ['101 headers', `GET /health HTTP/1.1\r\nhost: a\r\n${manyHeaders(100)}\r\n`],
       ['headers of 17 KiB', `GET /health HTTP/1.1\r\nhost: a\r\nx: ${'y'.repeat(17 * 1024)}\r\n\r\n`],
       ['address of 9 KiB', `GET /health?${'y'.repeat(9 * 1024)} HTTP/1.1\r\nhost: a\r\n\r\n`],
       ['odd expectation', 'GET /health HTTP/1.1\r\nhost: a\r\nexpect: miracles\r\n\r\n'],
@@ -599,31 +641,39 @@ describe('malformed requests', () => {
 
   test('100 headers pass', async () => {
     const { port } = await startTestWorld();
-    const manyHeaders = Array.from({ length: 98 }, (_, n) => `x-${n}: 1\r\n`).join('');
     expect(
       rawAnswer(
-        await sendBytes(port, `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${manyHeaders}\r\n`),
+        await sendBytes(
+          port,
+          `GET /health HTTP/1.1\r\nhost: a\r\nconnection: close\r\n${manyHeaders(98)}\r\n`,
+        ),
       ).status,
     ).toBe(200);
   });
 
-  test('slow headers and bodies are cut off at their deadlines', async () => {
-    const { port } = await startTestWorld({
-      server: { timeouts: { headersMs: 150, requestMs: 300, checkEveryMs: 30 } },
-    });
+  const timeouts = { headersMs: 150, requestMs: 300, checkEveryMs: 30 };
+
+  test('include headers that arrive after their deadline', async () => {
+    const { port } = await startTestWorld({ server: { timeouts } });
     const headers = rawAnswer(await sendBytes(port, 'GET /health HTTP/1.1\r\nhost: a\r\nx: '));
     expect(headers).toMatchObject({
       status: 400,
       body: { error: { message: 'The request took too long to arrive.' } },
     });
+  });
+
+  test('include a body that arrives after its deadline', async () => {
+    const { port } = await startTestWorld({ server: { timeouts } });
     const startedMs = performance.now();
     const body = rawAnswer(
       await sendBytes(
         port,
-        'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{',
+        'POST /v1/open/echo HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n' +
+          'content-length: 100\r\n\r\n{',
       ),
     );
     expect(body.status).toBe(400);
+    // The default deadline is 30 seconds.
     expect(performance.now() - startedMs).toBeLessThan(10_000);
   });
 });
@@ -631,14 +681,14 @@ describe('malformed requests', () => {
 describe('a client that disconnects', () => {
   test('aborts its call within 50 ms without a logged error', async () => {
     let signal: AbortSignal | undefined;
-    let abortedAt = 0;
+    let abortedMs = 0;
     const { port, lines, server } = await startTestWorld({
       handlers: {
         'open.wait': (call) => {
           signal = call.signal as AbortSignal;
           return new Promise((_resolve, reject) => {
             call.signal.addEventListener('abort', () => {
-              abortedAt = performance.now();
+              abortedMs = performance.now();
               reject(call.signal.reason);
             });
           });
@@ -647,7 +697,7 @@ describe('a client that disconnects', () => {
     });
     let calls = 0;
     for (const leave of ['destroy', 'end'] as const) {
-      const delay = await quickest(50, async () => {
+      const delayMs = await quickest(50, async () => {
         calls += 1;
         const socket = await open(port);
         socket.write('GET /v1/open/wait HTTP/1.1\r\nhost: x\r\n\r\n');
@@ -657,9 +707,9 @@ describe('a client that disconnects', () => {
         await until(() => signal?.aborted === true, 'the signal aborts');
         signal = undefined;
         socket.destroy();
-        return abortedAt - disconnectedMs;
+        return abortedMs - disconnectedMs;
       });
-      expect(delay, leave).toBeLessThan(50);
+      expect(delayMs, leave).toBeLessThan(50);
     }
     await until(
       () => server.inFlight() === 0 && lines.filter((line) => line.msg === 'request').length === calls,
@@ -723,7 +773,7 @@ describe('streams', () => {
     expect(await read()).toContain('"code":"internal_error"');
   });
 
-  test('report a late error or invalid event as a problem', async () => {
+  test('report an invalid event as a problem', async () => {
     const { url, lines } = await startTestWorld({
       handlers: {
         'open.stream': async () => ({
@@ -745,22 +795,29 @@ describe('streams', () => {
     expect(JSON.stringify(lines)).toContain('open.stream 200 at /n: must be integer');
   });
 
-  test('bytes fail with a status before the first, then by a cut', async () => {
-    const failingRequest = (isFirst: boolean) =>
-      startTestWorld({
-        handlers: {
-          'open.bytes': async () => ({
-            status: 200,
-            mediaType: 'application/octet-stream',
-            content: (async function* () {
-              if (isFirst) yield Buffer.from('half');
-              throw new Error('inside');
-            })(),
-          }),
-        },
-      });
-    expect((await fetch(`${(await failingRequest(false)).url}/v1/open/bytes`)).status).toBe(500);
-    const truncatedAnswer = await fetch(`${(await failingRequest(true)).url}/v1/open/bytes`);
+  /** A server whose bytes fail, with or without a first piece. */
+  const startFailingBytes = ({ hasFirstPiece }: { hasFirstPiece: boolean }) =>
+    startTestWorld({
+      handlers: {
+        'open.bytes': async () => ({
+          status: 200,
+          mediaType: 'application/octet-stream',
+          content: (async function* () {
+            if (hasFirstPiece) yield Buffer.from('half');
+            throw new Error('inside');
+          })(),
+        }),
+      },
+    });
+
+  test('of bytes fail with a status before the first piece', async () => {
+    const { url } = await startFailingBytes({ hasFirstPiece: false });
+    expect((await fetch(`${url}/v1/open/bytes`)).status).toBe(500);
+  });
+
+  test('of bytes end by a cut after the first piece', async () => {
+    const { url } = await startFailingBytes({ hasFirstPiece: true });
+    const truncatedAnswer = await fetch(`${url}/v1/open/bytes`);
     expect(truncatedAnswer.status).toBe(200);
     await expect(truncatedAnswer.text()).rejects.toThrow('terminated');
   });
@@ -810,7 +867,7 @@ describe('cross-origin calls', () => {
 });
 
 describe('the loopback guard', () => {
-  const ask = async (port: number, lines: string[], target = '/health') =>
+  const get = async (port: number, lines: string[], target = '/health') =>
     rawAnswer(
       await sendBytes(port, `GET ${target} HTTP/1.1\r\n${lines.join('\r\n')}\r\nconnection: close\r\n\r\n`),
     );
@@ -826,7 +883,7 @@ describe('the loopback guard', () => {
       `LOCALHOST:${port}`,
       'agent.test:8443',
     ]) {
-      expect((await ask(port, [`host: ${host}`])).status, host).toBe(200);
+      expect((await get(port, [`host: ${host}`])).status, host).toBe(200);
     }
     const foreignHosts = [
       'evil.test',
@@ -844,16 +901,16 @@ describe('the loopback guard', () => {
     ];
     for (const host of foreignHosts) {
       for (const target of ['/health', '/nowhere', '/v1/ai/models', '/%ff']) {
-        expect(await ask(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({
+        expect(await get(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({
           status: 403,
           body: { success: false, error: { code: 'forbidden_host' } },
         });
       }
     }
-    expect((await ask(port, [`host: localhost:${port}`, `host: localhost:${port}`])).status).toBe(403);
-    expect((await ask(port, ['x: 1'])).status).toBe(403);
-    expect((await ask(port, [`host: localhost:${port}`], 'http://evil.test/health')).status).toBe(403);
-    expect((await ask(port, [`host: localhost:${port}`], `http://localhost:${port}/health`)).status).toBe(
+    expect((await get(port, [`host: localhost:${port}`, `host: localhost:${port}`])).status).toBe(403);
+    expect((await get(port, ['x: 1'])).status).toBe(403);
+    expect((await get(port, [`host: localhost:${port}`], 'http://evil.test/health')).status).toBe(403);
+    expect((await get(port, [`host: localhost:${port}`], `http://localhost:${port}/health`)).status).toBe(
       200,
     );
   });
@@ -872,21 +929,21 @@ describe('the loopback guard', () => {
       '',
     ]) {
       expect(
-        await ask(port, [host, `origin: ${origin}`, 'authorization: Bearer wrong'], '/v1/ai/models'),
+        await get(port, [host, `origin: ${origin}`, 'authorization: Bearer wrong'], '/v1/ai/models'),
         origin,
       ).toMatchObject({ status: 403, body: { error: { code: 'forbidden_origin' } } });
     }
-    expect((await ask(port, [host, 'sec-fetch-site: cross-site'])).status).toBe(403);
+    expect((await get(port, [host, 'sec-fetch-site: cross-site'])).status).toBe(403);
     // The value that a browser sends for a page on another port of this machine.
-    expect((await ask(port, [host, 'sec-fetch-site: same-site'])).status).toBe(403);
+    expect((await get(port, [host, 'sec-fetch-site: same-site'])).status).toBe(403);
     expect(
-      (await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: same-site'])).status,
+      (await get(port, [host, 'origin: https://console.test', 'sec-fetch-site: same-site'])).status,
     ).toBe(200);
-    expect((await ask(port, [host, `origin: http://localhost:${port}`])).status).toBe(200);
+    expect((await get(port, [host, `origin: http://localhost:${port}`])).status).toBe(200);
     expect(
-      (await ask(port, [host, 'origin: https://console.test', 'sec-fetch-site: cross-site'])).status,
+      (await get(port, [host, 'origin: https://console.test', 'sec-fetch-site: cross-site'])).status,
     ).toBe(200);
-    expect((await ask(port, [host, 'sec-fetch-site: same-origin'])).status).toBe(200);
+    expect((await get(port, [host, 'sec-fetch-site: same-origin'])).status).toBe(200);
   });
 
   test.each([
@@ -903,7 +960,7 @@ describe('the loopback guard', () => {
     const { port } = await startTestWorld({
       server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
-    expect(await ask(port, [`host: localhost:${port}`, ...requestHeaders])).toMatchObject({
+    expect(await get(port, [`host: localhost:${port}`, ...requestHeaders])).toMatchObject({
       status: 403,
       body: { error: { code: 'forbidden_origin' } },
     });
@@ -911,21 +968,14 @@ describe('the loopback guard', () => {
 
   test.each(['none', 'NONE', 'Same-Origin'])('a Sec-Fetch-Site of %s passes', async (site) => {
     const { port } = await startTestWorld({ server: { surface: 'agent', guard: loopbackGuard() } });
-    expect((await ask(port, [`host: localhost:${port}`, `sec-fetch-site: ${site}`])).status).toBe(200);
+    expect((await get(port, [`host: localhost:${port}`, `sec-fetch-site: ${site}`])).status).toBe(200);
   });
 });
 
 describe('draining', () => {
   test('refuses new connections while running requests finish', async () => {
-    let finish = () => {};
-    const { port, server } = await startTestWorld({
-      handlers: {
-        'open.wait': () =>
-          new Promise((resolve) => {
-            finish = () => resolve({ status: 200, body: { done: true } });
-          }),
-      },
-    });
+    const result = Promise.withResolvers<{ status: number; body: object }>();
+    const { port, server } = await startTestWorld({ handlers: { 'open.wait': () => result.promise } });
     const socket = await open(port);
     let answer = '';
     socket.on('data', (chunk) => {
@@ -935,7 +985,7 @@ describe('draining', () => {
     await until(() => server.inFlight() === 1, 'the request runs');
     const closePromise = server.close({ drainMs: 5_000 });
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow('fetch failed');
-    finish();
+    result.resolve({ status: 200, body: { done: true } });
     await closePromise;
     await until(() => socket.closed, 'the close');
     expect(answer).toContain('HTTP/1.1 200');
@@ -944,15 +994,8 @@ describe('draining', () => {
   });
 
   test('answers 503 with Retry-After on an open connection', async () => {
-    let finish = () => {};
-    const { port, server, url } = await startTestWorld({
-      handlers: {
-        'open.wait': () =>
-          new Promise((resolve) => {
-            finish = () => resolve({ status: 200, body: {} });
-          }),
-      },
-    });
+    const result = Promise.withResolvers<{ status: number; body: object }>();
+    const { port, server, url } = await startTestWorld({ handlers: { 'open.wait': () => result.promise } });
     const waitingRequest = fetch(`${url}/v1/open/wait`);
     const lateSocket = await open(port);
     let answer = '';
@@ -975,7 +1018,7 @@ describe('draining', () => {
     expect([status, body?.error.code]).toEqual([503, 'draining']);
     expect(head).toContain('retry-after: 1');
     expect(head).toContain('connection: close');
-    finish();
+    result.resolve({ status: 200, body: {} });
     expect((await waitingRequest).status).toBe(200);
     await closePromise;
   });
@@ -1009,14 +1052,14 @@ describe('draining', () => {
     expect([rejection.status, (await errorOf(rejection)).error.code]).toEqual([503, 'draining']);
     expect(await stream.text()).toMatch(/"n":1[^]*"code":"draining"/);
   });
-
-  test('listen rejects for an address in use', async () => {
-    const { port } = await startTestWorld();
-    await expect(startWorld({ port })).rejects.toThrow('EADDRINUSE');
-  });
 });
 
-test('kept-alive connections are reused by Node clients', async () => {
+test('rejects an address in use', async () => {
+  const { port } = await startTestWorld();
+  await expect(startWorld({ port })).rejects.toThrow('EADDRINUSE');
+});
+
+test('reuses kept-alive connections of Node clients', async () => {
   const { port } = await startTestWorld();
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const ports = new Set<number | undefined>();
