@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { startWorld, type World } from '../world.ts';
 import { until } from '../../support/until.ts';
 
@@ -15,13 +15,14 @@ afterEach(async () => {
   await openWorld?.close();
   rmSync(directory, { recursive: true, force: true });
 });
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 async function serve(build: () => Promise<void>): Promise<string> {
   openWorld = await startWorld({ server: { pages: [{ prefix: '/docs', directory, build }] } });
   return `${openWorld.url}/docs/`;
 }
 
-/** A build that the test ends, and the number of its runs. */
+/** A build whose runs the test ends. */
 function controlledBuild(): { runs: PromiseWithResolvers<void>[]; build: () => Promise<void> } {
   const runs: PromiseWithResolvers<void>[] = [];
   const build = (): Promise<void> => {
@@ -60,9 +61,8 @@ describe('pages that are built at the first request', () => {
     expect(runs).toHaveLength(1);
     writePages();
     runs[0]?.resolve();
-    let text = '';
-    while (!text.includes('Portal')) text = await (await fetch(url, { headers: html })).text();
-    expect(text).toBe('<h1>Portal</h1>');
+    await expect.poll(async () => (await fetch(url, { headers: html })).text()).toBe('<h1>Portal</h1>');
+    expect(runs).toHaveLength(1);
   });
 
   test('report a failed build once and try it again', async () => {

@@ -1,3 +1,4 @@
+// The writing of event streams and bytes: heartbeats, slow readers, and clients that disconnect.
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -12,7 +13,7 @@ afterEach(async () => {
   for (const close of closers.splice(0)) await close();
 });
 
-/** A server whose answers the given function writes; resolves to its port. */
+/** A server whose answers the function writes; resolves to its port. */
 async function serve(write: (response: ServerResponse) => Promise<unknown>): Promise<number> {
   const server = createServer((_request, response) => void write(response));
   server.listen(0, '127.0.0.1');
@@ -54,15 +55,12 @@ describe('writeEvents', () => {
   });
 
   test('sends the head at once and heartbeats while quiet', async () => {
-    let go = () => {};
-    const start = new Promise<void>((resolve) => {
-      go = resolve;
-    });
+    const gate = Promise.withResolvers<void>();
     const port = await serve((response) =>
       writeEvents(
         response,
         (async function* () {
-          await start;
+          await gate.promise;
           yield { data: 1 };
         })(),
         { limits: { ...limits, heartbeatMs: 20 }, onError: () => '' },
@@ -77,7 +75,7 @@ describe('writeEvents', () => {
     await until(() => output.includes('HTTP/1.1 200'), 'the head');
     expect(output).not.toContain('data:');
     await until(() => (output.match(/: hb\n\n/g) ?? []).length >= 2, 'two heartbeats');
-    go();
+    gate.resolve();
     await until(() => output.includes('data: 1\n\n'), 'the event');
   });
 
@@ -92,11 +90,11 @@ describe('writeEvents', () => {
         {
           end: '[DONE]',
           limits,
-          onError: (error) => `data: ${JSON.stringify({ told: (error as Error).message })}\n\n`,
+          onError: (error) => `data: ${JSON.stringify({ message: (error as Error).message })}\n\n`,
         },
       ),
     );
-    expect(body(await sendBytes(port, request))).toBe('data: 1\n\ndata: {"told":"inside"}\n\n');
+    expect(body(await sendBytes(port, request))).toBe('data: 1\n\ndata: {"message":"inside"}\n\n');
   });
 
   test('refuses a line break in an event name or id', async () => {
@@ -214,12 +212,13 @@ describe('writeContent', () => {
   test('stops the producer when a client that reads nothing disconnects', async () => {
     let outcome: StreamOutcome | undefined;
     let isStopped = false;
+    let producedCount = 0;
     const port = await serve(async (response) => {
       outcome = await writeContent(
         response,
         (async function* () {
           try {
-            for (;;) yield Buffer.alloc(32 * 1024);
+            for (; ; producedCount += 1) yield Buffer.alloc(32 * 1024);
           } finally {
             isStopped = true;
           }
@@ -230,8 +229,11 @@ describe('writeContent', () => {
     const socket = await open(port);
     socket.pause();
     socket.write(request);
-    // Long enough to fill the buffers of both sockets.
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await until(async () => {
+      const countBefore = producedCount;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return producedCount > 0 && producedCount === countBefore;
+    }, 'the buffers of both sockets are full');
     socket.destroy();
     await until(() => outcome !== undefined, 'the end of the answer');
     expect(outcome).toBe('client_gone');
