@@ -1,7 +1,6 @@
 // The bounds of a WebSocket, over real sockets and with a contract of the test.
 import { createServer, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { connect } from 'node:net';
+import { connect, type AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Contract } from '../../../src/kernel/contract/contract.ts';
 import type { AnyReply } from '../../../src/kernel/contract/reply.ts';
@@ -20,7 +19,7 @@ afterEach(async () => {
 
 type Dispatch = (signal: AbortSignal) => AsyncIterable<{ data: unknown }>;
 
-/** A server whose every message is a call of `dispatch`. */
+/** A server where each message of a client is a call of `dispatch`. */
 async function start(dispatch: Dispatch, limits: Partial<SocketLimits>, admit = (_: IncomingMessage) => {}) {
   const contract = {
     authenticate: async () => {},
@@ -66,16 +65,23 @@ async function open(port: number) {
     socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
   );
   await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
-  return { socket, messages, closed: closeCode };
+  return { socket, messages, closeCode };
 }
+
+const handshake = [
+  'GET /calls HTTP/1.1',
+  'Host: a',
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
+  `Sec-WebSocket-Key: ${Buffer.alloc(16, 1).toString('base64')}`,
+  '\r\n',
+].join('\r\n');
 
 /** The answer to a handshake, empty where the server disconnects. */
 async function shakeHands(port: number): Promise<string> {
   const socket = connect(port, '127.0.0.1');
-  const key = Buffer.alloc(16, 1).toString('base64');
-  socket.write(
-    `GET /calls HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
-  );
+  socket.write(handshake);
   const { promise, resolve } = Promise.withResolvers<string>();
   socket.once('data', (bytes) => resolve(bytes.toString()));
   socket.once('close', () => resolve(''));
@@ -84,7 +90,7 @@ async function shakeHands(port: number): Promise<string> {
 
 /** A call that runs until it is aborted. */
 async function* endlessCall(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
-  yield { data: { type: 'begun' } };
+  yield { data: { type: 'start' } };
   await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 }
 
@@ -95,26 +101,26 @@ async function* shortCall(): AsyncGenerator<{ data: unknown }> {
 describe('a socket', () => {
   test('is closed when it is idle', async () => {
     const { port } = await start(shortCall, { idleMs: 20 });
-    expect(await (await open(port)).closed).toBe(1000);
+    expect(await (await open(port)).closeCode).toBe(1000);
   });
 
   test('is closed at its age after the running call', async () => {
     const gate = Promise.withResolvers<void>();
     async function* gatedCall(): AsyncGenerator<{ data: unknown }> {
-      yield { data: { type: 'begun' } };
+      yield { data: { type: 'start' } };
       await gate.promise;
       yield { data: { type: 'done' } };
     }
     const { port } = await start(gatedCall, { ageMs: 500 });
-    const { socket, messages, closed: closeCode } = await open(port);
+    const { socket, messages, closeCode } = await open(port);
     socket.send('{}');
     await expect.poll(() => messages.length).toBe(1);
     const idleSocket = await open(port);
-    expect(await idleSocket.closed).toBe(1001);
+    expect(await idleSocket.closeCode).toBe(1001);
     gate.resolve();
     expect(await closeCode).toBe(1001);
     expect(messages).toMatchObject([
-      { type: 'begun' },
+      { type: 'start' },
       { type: 'done' },
       { type: 'error', error: { code: 'websocket_connection_limit_reached' } },
     ]);
@@ -122,9 +128,9 @@ describe('a socket', () => {
 
   test('is closed when too many messages wait', async () => {
     const { port } = await start(endlessCall, { queueLength: 2 });
-    const { socket, closed } = await open(port);
+    const { socket, closeCode } = await open(port);
     for (let count = 0; count < 5; count += 1) socket.send('{}');
-    expect(await closed).toBe(1008);
+    expect(await closeCode).toBe(1008);
   });
 
   test('is counted once when its client leaves during the handshake', async () => {
@@ -139,14 +145,14 @@ describe('a socket', () => {
     const secondSocket = await open(port);
     expect(await shakeHands(port)).toContain(' 429 ');
     sockets.close(0);
-    await Promise.all([firstSocket.closed, secondSocket.closed]);
+    await Promise.all([firstSocket.closeCode, secondSocket.closeCode]);
   });
 
   test('is closed for a binary message', async () => {
     const { port } = await start(shortCall, {});
-    const { socket, closed } = await open(port);
+    const { socket, closeCode } = await open(port);
     socket.send(Buffer.from('{}'));
-    expect(await closed).toBe(1003);
+    expect(await closeCode).toBe(1003);
   });
 
   test('is disconnected when it answers no ping', async () => {
@@ -156,26 +162,23 @@ describe('a socket', () => {
       yield* endlessCall(signal);
     }
     const { port } = await start(watchedCall, { heartbeatMs: 20 });
-    const raw = connect(port, '127.0.0.1');
-    const disconnection = new Promise((resolve) => raw.once('close', resolve));
-    const key = Buffer.alloc(16, 1).toString('base64');
-    raw.write(
-      `GET /calls HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
-    );
-    await new Promise((resolve) => raw.once('data', resolve));
+    const socket = connect(port, '127.0.0.1');
+    const disconnection = new Promise((resolve) => socket.once('close', resolve));
+    socket.write(handshake);
+    await new Promise((resolve) => socket.once('data', resolve));
     // A masked text frame with `{}`; pings stay without an answer.
-    raw.write(Buffer.from([0x81, 0x82, 0, 0, 0, 0, 0x7b, 0x7d]));
-    raw.resume();
+    socket.write(Buffer.from([0x81, 0x82, 0, 0, 0, 0, 0x7b, 0x7d]));
+    socket.resume();
     await disconnection;
     await expect(abort.promise).resolves.toBeUndefined();
   });
 
   test('ends its call when the server stops', async () => {
     const { port, sockets } = await start(endlessCall, {});
-    const { socket, messages, closed } = await open(port);
+    const { socket, messages, closeCode } = await open(port);
     socket.send('{}');
     await expect.poll(() => messages.length).toBe(1);
     sockets.close(0);
-    expect(await closed).toBe(1001);
+    expect(await closeCode).toBe(1001);
   });
 });
