@@ -1,4 +1,4 @@
-// Recognition of loopback addresses and loopback Host names.
+// Recognition of loopback addresses and Host names, and the networks by which callers are limited.
 import { describe, expect, test } from 'vitest';
 import { isLoopbackAddress, isLoopbackHost, networkOf } from '../../../src/kernel/http/address.ts';
 
@@ -57,13 +57,17 @@ describe('isLoopbackHost', () => {
   });
 });
 
-test('networkOf groups IPv4 by address and IPv6 by /64', () => {
-  expect(networkOf('10.1.2.3')).toBe('10.1.2.3');
-  expect(networkOf('::ffff:10.1.2.3')).toBe('10.1.2.3');
-  expect(networkOf('::ffff:203.0.113.200')).toBe('203.0.113.200');
-  expect(networkOf('2001:db8:1:2:3:4:5:6')).toBe('2001:db8:1:2::/64');
-  expect(networkOf('2001:0DB8:1:2::9')).toBe('2001:db8:1:2::/64');
-  expect(networkOf('2001:db8::1')).toBe('2001:db8:0:0::/64');
-  expect(networkOf('::1')).toBe('0:0:0:0::/64');
-  expect(networkOf('fe80::1:2:3:4%eth0')).toBe('fe80:0:0:0::/64');
+describe('networkOf', () => {
+  test.each([
+    ['10.1.2.3', '10.1.2.3'],
+    ['::ffff:10.1.2.3', '10.1.2.3'],
+    ['::ffff:203.0.113.200', '203.0.113.200'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:0DB8:1:2::9', '2001:db8:1:2::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::1:2:3:4%eth0', 'fe80:0:0:0::/64'],
+  ])('counts %s as %s', (address, network) => {
+    expect(networkOf(address)).toBe(network);
+  });
 });

@@ -16,7 +16,7 @@ describe('parseBody', () => {
     expect(raw.equals(Buffer.from(document))).toBe(true);
   });
 
-  test('refuses a large document like a small one', async () => {
+  test('refuses an invalid large document', async () => {
     const text = JSON.stringify({ text: filler, a: [1] });
     await expect(parseBody(Buffer.from(text.replace('[1]', '[1,]')))).rejects.toMatchObject({
       status: 400,
@@ -41,7 +41,13 @@ describe('parseBody', () => {
 
 describe('parseForm', () => {
   const part = (name: string, content: string) =>
-    `--form7\r\nContent-Disposition: form-data; name="${name}"${name === 'file' ? '; filename="a.wav"\r\nContent-Type: audio/wav' : ''}\r\n\r\n${content}\r\n`;
+    [
+      '--form7',
+      `Content-Disposition: form-data; name="${name}"${name === 'file' ? '; filename="a.wav"' : ''}`,
+      ...(name === 'file' ? ['Content-Type: audio/wav'] : []),
+      '',
+      `${content}\r\n`,
+    ].join('\r\n');
   const type = 'multipart/form-data; boundary=form7';
 
   test.each([
@@ -59,8 +65,9 @@ describe('parseForm', () => {
     expect(raw.equals(Buffer.from(text))).toBe(true);
   });
 
-  test('refuses a large form like a small one', async () => {
-    const text = `${part('model', 'a')}${part('model', 'b')}${part('file', 'x'.repeat(5_000_000))}--form7--\r\n`;
+  test('refuses an invalid large form', async () => {
+    const parts = [part('model', 'a'), part('model', 'b'), part('file', 'x'.repeat(5_000_000))];
+    const text = `${parts.join('')}--form7--\r\n`;
     await expect(parseForm(Buffer.from(text), type)).rejects.toMatchObject({
       status: 400,
       code: 'duplicate_member',

@@ -4,6 +4,7 @@ import {
   createAddressLimit,
   createRateLimiter,
   rateLimitHeaders,
+  type RateLimitPolicy,
   type RateLimitResult,
 } from '../../../src/kernel/http/rate-limits.ts';
 import { trustProxies } from '../../../src/kernel/http/proxies.ts';
@@ -13,13 +14,19 @@ function stoppedClock() {
   return { monotonicMs: () => nowMs, pass: (ms: number) => (nowMs += ms) };
 }
 
+/** A limiter in memory, which answers at once; one in a database would return promises. */
+function createMemoryLimiter(options: Parameters<typeof createRateLimiter>[0]) {
+  const limiter = createRateLimiter(options);
+  return { take: (key: string, limit: RateLimitPolicy) => limiter.take(key, limit) as RateLimitResult };
+}
+
 describe('createRateLimiter', () => {
   const policy = { name: 'guest', perMinute: 60 };
 
   test('allows the requests of a minute at once, then one a second', () => {
     const clock = stoppedClock();
-    const limiter = createRateLimiter({ clock });
-    const take = () => limiter.take('a', policy) as RateLimitResult;
+    const limiter = createMemoryLimiter({ clock });
+    const take = () => limiter.take('a', policy);
     expect(Array.from({ length: 100 }, take).filter(({ isAllowed }) => isAllowed)).toHaveLength(60);
     expect(take()).toEqual({ isAllowed: false, remaining: 0, waitSeconds: 1 });
     clock.pass(999);
@@ -34,29 +41,29 @@ describe('createRateLimiter', () => {
   test('names a wait after which a request is allowed', () => {
     for (const perMinute of [1, 7, 10, 59, 600]) {
       const clock = stoppedClock();
-      const limiter = createRateLimiter({ clock });
+      const limiter = createMemoryLimiter({ clock });
       const slowLimit = { name: 'login', perMinute };
       for (let n = 0; n < perMinute; n += 1) void limiter.take('a', slowLimit);
-      const { isAllowed, waitSeconds } = limiter.take('a', slowLimit) as RateLimitResult;
+      const { isAllowed, waitSeconds } = limiter.take('a', slowLimit);
       expect(isAllowed).toBe(false);
       clock.pass(waitSeconds * 1_000);
-      expect((limiter.take('a', slowLimit) as RateLimitResult).isAllowed).toBe(true);
+      expect(limiter.take('a', slowLimit).isAllowed).toBe(true);
     }
   });
 
   test('counts each caller and each policy separately', () => {
-    const limiter = createRateLimiter({ clock: stoppedClock() });
+    const limiter = createMemoryLimiter({ clock: stoppedClock() });
     const tightPolicy = { name: 'login', perMinute: 1 };
-    expect((limiter.take('a', tightPolicy) as RateLimitResult).isAllowed).toBe(true);
-    expect((limiter.take('a', tightPolicy) as RateLimitResult).isAllowed).toBe(false);
-    expect((limiter.take('b', tightPolicy) as RateLimitResult).isAllowed).toBe(true);
-    expect((limiter.take('a', policy) as RateLimitResult).isAllowed).toBe(true);
+    expect(limiter.take('a', tightPolicy).isAllowed).toBe(true);
+    expect(limiter.take('a', tightPolicy).isAllowed).toBe(false);
+    expect(limiter.take('b', tightPolicy).isAllowed).toBe(true);
+    expect(limiter.take('a', policy).isAllowed).toBe(true);
   });
 
   test('evicts the bucket used least recently', () => {
-    const limiter = createRateLimiter({ clock: stoppedClock(), maxBuckets: 2 });
+    const limiter = createMemoryLimiter({ clock: stoppedClock(), maxBuckets: 2 });
     const tightPolicy = { name: 'login', perMinute: 1 };
-    const isAllowed = (key: string) => (limiter.take(key, tightPolicy) as RateLimitResult).isAllowed;
+    const isAllowed = (key: string) => limiter.take(key, tightPolicy).isAllowed;
     expect([isAllowed('a'), isAllowed('b'), isAllowed('a'), isAllowed('c')]).toEqual([
       true,
       true,
@@ -103,7 +110,7 @@ describe('createAddressLimit', () => {
 describe('the client behind proxies', () => {
   const proxies = trustProxies(['10.0.0.0/8', '192.0.2.7', 'fd00::/8']);
 
-  test.each([
+  test.each<[title: string, peer: string, forwardedFor: string | string[] | undefined, client: string]>([
     ['is the peer itself when it is untrusted', '203.0.113.5', '198.51.100.1', '203.0.113.5'],
     ['is the address that a trusted peer forwards', '10.1.2.3', '198.51.100.1', '198.51.100.1'],
     ['is the rightmost address of no proxy', '10.1.2.3', '1.1.1.1, 198.51.100.1, 10.9.9.9', '198.51.100.1'],
@@ -114,14 +121,9 @@ describe('the client behind proxies', () => {
     ['is read without its port', '10.1.2.3', '198.51.100.1:4711', '198.51.100.1'],
     ['is read without its port from IPv6', 'fd00::1', '[2001:DB8::1]:443', '2001:db8::1'],
     ['is IPv4 where it is mapped into IPv6', '::ffff:10.1.2.3', '::ffff:198.51.100.1', '198.51.100.1'],
-    ['is found between spaces and empty entries', '10.1.2.3', ' 198.51.100.1 ,', '10.1.2.3'],
-    [
-      'is found in several headers',
-      '192.0.2.7',
-      ['1.1.1.1', '198.51.100.1'] as unknown as string,
-      '198.51.100.1',
-    ],
-  ])('%s', (_what, peer, forwardedFor, client) => {
+    ['is the peer itself after an empty entry', '10.1.2.3', ' 198.51.100.1 ,', '10.1.2.3'],
+    ['is read from several headers', '192.0.2.7', ['1.1.1.1', '198.51.100.1'], '198.51.100.1'],
+  ])('%s', (_title, peer, forwardedFor, client) => {
     expect(proxies.clientOf(peer, forwardedFor)).toBe(client);
   });
 
