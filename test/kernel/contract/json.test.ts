@@ -47,7 +47,11 @@ describe('parseJson', () => {
     ['10,000 members in each of two objects', `[${object(10_000)},${object(10_000)}]`],
     [
       'a long text of escapes',
-      `{"a":"${'\\"\\\\\\n\\u00e9'.repeat(10_000)}","b":"${'x'.repeat(1_000)}\\"","c":"${'y'.repeat(1_000)}"}`,
+      [
+        `{"a":"${'\\"\\\\\\n\\u00e9'.repeat(10_000)}"`,
+        `"b":"${'x'.repeat(1_000)}\\""`,
+        `"c":"${'y'.repeat(1_000)}"}`,
+      ].join(','),
     ],
     [
       'texts of every length around an escape',

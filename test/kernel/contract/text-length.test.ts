@@ -1,4 +1,4 @@
-// Our fast implementation of the length keywords, compared with the validator's own.
+// The fast implementation of the length keywords, compared with the validator's own.
 import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { useQuickLengths } from '../../../src/kernel/contract/text-length.ts';
