@@ -1,6 +1,6 @@
 // The database interface on both engines.
-import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
-import { connect } from '../../../src/kernel/data/database.ts';
+import { afterAll, beforeAll, describe, expect, inject, it, onTestFinished } from 'vitest';
+import { connect, type DatabaseLimits } from '../../../src/kernel/data/database.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { makeDatabase, silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -22,11 +22,24 @@ beforeAll(async () => {
 
 afterAll(() => world?.close());
 
+/** A database of one test, which is removed at its end. */
+async function openDatabase(limits: Partial<DatabaseLimits> = {}, members: { prepare?: boolean } = {}) {
+  const place = await makeDatabase({ isEmpty: true, limits });
+  const options = { ...place.options, ...members };
+  const database = await connect(options, { log: silentLog });
+  onTestFinished(async () => {
+    await database.close();
+    await place.remove();
+  });
+  return { database, options };
+}
+
 describe('values', () => {
   it('keeps int8 as bigint, also in arrays', async () => {
     const hugeInteger = 9_007_199_254_740_993n;
-    const [row] = await world.database
-      .sql`select ${hugeInteger}::int8 as value, array[1, ${hugeInteger}]::int8[] as list, count(*) as count from generate_series(1, 3)`;
+    const [row] = await world.database.sql`
+      select ${hugeInteger}::int8 as value, array[1, ${hugeInteger}]::int8[] as list, count(*) as count
+      from generate_series(1, 3)`;
     expect(row).toEqual({ value: hugeInteger, list: [1n, hugeInteger], count: 3n });
   });
 
@@ -35,8 +48,8 @@ describe('values', () => {
     const time = new Date('2026-11-01T10:11:12.345Z');
     const body = { nested: [1, 'two', null, { three: 'ü"\\' }] };
     const [row] = await sql`
-      select ${sql.json(body)}::jsonb as body, ${['a', 'b,c', '"d"']}::text[] as tags, ${time}::timestamptz as time,
-        ${Buffer.from([0, 1, 255])}::bytea as bytes, ${null}::text as nothing, ${true}::boolean as yes`;
+      select ${sql.json(body)}::jsonb as body, ${['a', 'b,c', '"d"']}::text[] as tags,
+        ${time}::timestamptz as time, ${Buffer.from([0, 1, 255])}::bytea as bytes, ${null}::text as nothing, ${true}::boolean as yes`;
     expect(row).toEqual({
       body,
       tags: ['a', 'b,c', '"d"'],
@@ -47,7 +60,7 @@ describe('values', () => {
     });
   });
 
-  it('accepts and returns lists of every kind', async () => {
+  it('keeps lists of every kind', async () => {
     const { sql } = world.database;
     const time = new Date('2026-11-01T10:11:12.345Z');
     const values = {
@@ -63,9 +76,9 @@ describe('values', () => {
       none: [],
     };
     const [row] = await sql`
-      select ${values.numbers}::int4[] as numbers, ${values.bigints}::int8[] as bigints, ${values.yes}::boolean[] as yes,
-        ${values.times}::timestamptz[] as times, ${values.odd}::text[] as odd, ${values.nested}::int4[] as nested,
-        ${values.none}::text[] as none, ${sql.array(['x', 'y'])}::text[] as helped`;
+      select ${values.numbers}::int4[] as numbers, ${values.bigints}::int8[] as bigints,
+        ${values.yes}::boolean[] as yes, ${values.times}::timestamptz[] as times,
+        ${values.odd}::text[] as odd, ${values.nested}::int4[] as nested, ${values.none}::text[] as none, ${sql.array(['x', 'y'])}::text[] as helped`;
     expect(row).toEqual({ ...values, helped: ['x', 'y'] });
     expect(await sql`select ${[null, 'x'] as string[]}::text[] as list`).toEqual([{ list: [null, 'x'] }]);
     expect(await sql`select n from generate_series(1::int8, 4) n where n = any(${[2n, 3n]})`).toEqual([
@@ -224,8 +237,7 @@ describe('transactions', () => {
 
 describe('waiting', () => {
   it('ends with 503 and Retry-After when no connection is free', async () => {
-    const place = await makeDatabase({ isEmpty: true, limits: { maxConnections: 1, queueMs: 200 } });
-    const database = await connect(place.options, { log: silentLog });
+    const { database } = await openDatabase({ maxConnections: 1, queueMs: 200 });
     const release = Promise.withResolvers<void>();
     const lockTaken = Promise.withResolvers<void>();
     const holder = database.tx(async (tx) => {
@@ -245,13 +257,10 @@ describe('waiting', () => {
     release.resolve();
     await holder;
     expect(await database.sql`select 1 as one`).toEqual([{ one: 1 }]);
-    await database.close();
-    await place.remove();
   });
 
   it('answers the next statement after a slow one', async () => {
-    const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 800, deadlineMs: 1_500 } });
-    const database = await connect(place.options, { log: silentLog });
+    const { database } = await openDatabase({ statementMs: 800, deadlineMs: 1_500 });
     await expect(database.sql`select pg_sleep(5)`).rejects.toMatchObject({
       status: 503,
       code: 'database_unavailable',
@@ -264,13 +273,10 @@ describe('waiting', () => {
         ),
       )
       .toBe('answers');
-    await database.close();
-    await place.remove();
   });
 
   it('ends an abandoned transaction', async () => {
-    const place = await makeDatabase({ isEmpty: true, limits: { idleInTransactionMs: 300 } });
-    const database = await connect(place.options, { log: silentLog });
+    const { database } = await openDatabase({ idleInTransactionMs: 300 });
     await database.sql`create table t (v int)`;
     const transaction = database.tx(async (tx) => {
       await tx`insert into t values (1)`;
@@ -288,16 +294,12 @@ describe('waiting', () => {
     });
     await expect(transaction).rejects.toMatchObject({ status: 503, code: 'database_unavailable' });
     expect(await database.sql`select * from t`).toEqual([]);
-    await database.close();
-    await place.remove();
   });
 
   it('refuses queries after close', async () => {
-    const place = await makeDatabase({ isEmpty: true });
-    const database = await connect(place.options, { log: silentLog });
+    const { database } = await openDatabase();
     await database.close();
     await expect(database.sql`select 1`).rejects.toBeInstanceOf(Problem);
-    await place.remove();
   });
 });
 
@@ -330,22 +332,17 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
   });
 
   it('with synchronous_commit off is refused', async () => {
-    const place = await makeDatabase({ isEmpty: true });
-    const database = await connect(place.options, { log: silentLog });
+    const { database, options } = await openDatabase();
     await database.sql.unsafe(
-      `do $$ begin execute format('alter database %I set synchronous_commit = off', current_database()); end $$`,
+      `do $$ begin
+         execute format('alter database %I set synchronous_commit = off', current_database());
+       end $$`,
     );
-    await database.close();
-    await expect(connect(place.options, { log: silentLog })).rejects.toThrow('synchronous_commit off');
-    await place.remove();
+    await expect(connect(options, { log: silentLog })).rejects.toThrow('synchronous_commit off');
   });
 
   it('sets its timeouts within transactions when statements are not prepared', async () => {
-    const place = await makeDatabase({ isEmpty: true, limits: { statementMs: 1_234 } });
-    const database = await connect(
-      { ...(place.options as { url: string }), prepare: false, limits: { statementMs: 1_234 } },
-      { log: silentLog },
-    );
+    const { database } = await openDatabase({ statementMs: 1_234 }, { prepare: false });
     const [outsideTimeout] = await database.sql`select current_setting('statement_timeout') as value`;
     const [insideTimeout] = await database.tx(
       (tx) => tx`select current_setting('statement_timeout') as value`,
@@ -356,8 +353,6 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
       '1234ms',
       0n,
     ]);
-    await database.close();
-    await place.remove();
   });
 
   it('that drops a connection fails only its transaction with 503', async () => {
@@ -381,11 +376,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
   });
 
   it.runIf(isOurs)('that freezes is 503 within eight seconds', async () => {
-    const place = await makeDatabase({
-      isEmpty: true,
-      limits: { maxConnections: 2, queueMs: 2_000, connectMs: 3_000 },
-    });
-    const database = await connect(place.options, { log: silentLog });
+    const { database } = await openDatabase({ maxConnections: 2, queueMs: 2_000, connectMs: 3_000 });
     const pids = await Promise.all(
       [1, 2].map(async () => {
         const [row] = await database.sql<{ pid: number }[]>`select pg_backend_pid() as pid, pg_sleep(0.2)`;
@@ -417,7 +408,5 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
     } finally {
       for (const pid of pids) process.kill(pid, 'SIGCONT');
     }
-    await database.close();
-    await place.remove();
   });
 });

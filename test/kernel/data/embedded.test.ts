@@ -6,13 +6,14 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { afterAll, beforeAll, beforeEach, afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { compactTables, type CompactedTable } from '../../../src/kernel/data/compact.ts';
-import { connect, type Database } from '../../../src/kernel/data/database.ts';
+import { connect, type ConnectOptions, type Database } from '../../../src/kernel/data/database.ts';
 import { makeDatabase, silentLog, type DatabasePlace } from '../../support/databases.ts';
 
 const childFile = join(import.meta.dirname, '..', '..', 'support', 'embedded-child.ts');
 const children = new Set<ChildProcess>();
+const databases = new Set<Database>();
 let place: DatabasePlace;
 let path: string;
 
@@ -25,8 +26,17 @@ afterEach(async () => {
   for (const child of children)
     if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL');
   children.clear();
+  for (const database of databases) await database.close();
+  databases.clear();
   await place.remove();
 });
+
+/** Opens the database of the test, which is closed at its end. */
+async function open(options: Partial<Extract<ConnectOptions, { path: string }>> = {}) {
+  const database = await connect({ path, ...options }, { log: silentLog });
+  databases.add(database);
+  return database;
+}
 
 describe('durability', () => {
   it('keeps every acknowledged row when the process is killed', async () => {
@@ -36,7 +46,7 @@ describe('durability', () => {
       lastRow = Number(line.replace('row ', '')) || lastRow;
       if (lastRow >= 200) child.process.kill('SIGKILL');
     }
-    const database = await connect({ path }, { log: silentLog });
+    const database = await open();
     const [row] = await database.sql<
       { count: bigint; max: number }[]
     >`select count(*) as count, max(n) as max from acknowledged`;
@@ -44,13 +54,13 @@ describe('durability', () => {
     expect(Number(row?.count)).toBe(row?.max);
     expect(row?.max).toBeGreaterThanOrEqual(lastRow);
     expect(lastRow).toBeGreaterThanOrEqual(200);
-    await database.close();
   });
 
   const canTrace = spawnSync('strace', ['-f', '-o', '/dev/null', 'true']).status === 0;
   if (!canTrace)
     console.warn(
-      'SKIPPED: strace is absent or not permitted here, so the fsyncs of the embedded database are not counted.',
+      'SKIPPED: strace is absent or not permitted here, so the fsyncs of the embedded database are ' +
+        'not counted.',
     );
 
   it.skipIf(!canTrace)('syncs the disk exactly once a commit', { timeout: 180_000 }, async () => {
@@ -63,79 +73,78 @@ describe('durability', () => {
   });
 
   it('has its durability settings on', async () => {
-    const database = await connect({ path }, { log: silentLog });
-    const rows =
-      await database.sql`select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_sync_method') order by name`;
+    const database = await open();
+    const rows = await database.sql`
+      select name, setting from pg_settings
+      where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'wal_sync_method')`;
     expect(Object.fromEntries(rows.map((row) => [row['name'], row['setting']]))).toEqual({
       fsync: 'on',
       full_page_writes: 'on',
       synchronous_commit: 'on',
       wal_sync_method: 'fsync',
     });
-    await database.close();
   });
 });
 
 describe('the data folder', () => {
   it('refuses a second process with the id of the first', async () => {
-    const database = await connect({ path }, { log: silentLog });
+    const database = await open();
     const child = start('hold');
     expect((await child.lines.next()).value).toMatch(
       new RegExp(`^refused .*${path}.* held by process ${process.pid}\\b`),
     );
-    await child.exited;
+    await child.exit;
     expect(child.process.exitCode).toBe(1);
     await database.ping();
-    await database.close();
   });
 
   it('refuses a second lock by the same process', async () => {
-    const database = await connect({ path }, { log: silentLog });
-    await expect(connect({ path }, { log: silentLog })).rejects.toMatchObject({
+    const database = await open();
+    await expect(open()).rejects.toMatchObject({
       code: 'database_unavailable',
       message: expect.stringContaining(`process ${process.pid}, which is this one`),
     });
     await database.ping();
-    await database.close();
   });
 
-  it('is taken over from a killed process, even with a reused pid', async () => {
+  it('is taken over from a killed process whose id is reused', async () => {
     const child = start('hold');
     expect((await child.lines.next()).value).toBe('open');
-    await expect(connect({ path }, { log: silentLog })).rejects.toThrow(
-      `held by process ${child.process.pid}`,
-    );
+    await expect(open()).rejects.toThrow(`held by process ${child.process.pid}`);
     child.process.kill('SIGKILL');
-    await child.exited;
+    await child.exit;
     // A running process has the pid that the dead one had.
     writeFileSync(join(path, 'townhall.pid'), `${process.ppid}\n`);
-    await (await connect({ path }, { log: silentLog })).close();
+    await open();
   });
 
-  it('is free after close and readable only by its owner', async () => {
-    const database = await connect({ path }, { log: silentLog });
+  it('is readable only by its owner', async () => {
+    await open();
     expect(statSync(path).mode & 0o777).toBe(0o700);
+  });
+
+  it('is free after close', async () => {
+    const database = await open();
     await database.close();
     expect(existsSync(join(path, 'townhall.pid'))).toBe(false);
-    const reopenedDatabase = await connect({ path }, { log: silentLog });
-    await reopenedDatabase.close();
+    await open();
   });
 
   it('goes to exactly one of two that start at once', async () => {
     const firstProcess = start('hold');
     const secondProcess = start('hold');
-    const words = await Promise.all(
+    const outcomes = await Promise.all(
       [firstProcess, secondProcess].map(
         async ({ lines }) => String((await lines.next()).value).split(' ')[0],
       ),
     );
-    expect(words.toSorted((a = '', b = '') => a.localeCompare(b))).toEqual(['open', 'refused']);
+    expect(outcomes.sort()).toEqual(['open', 'refused']);
   });
 });
 
 describe('the engine', () => {
   it('restarts after it was killed over an abandoned statement', async () => {
-    const database = await connect({ path, limits: { deadlineMs: 2_000 } }, { log: silentLog });
+    const database = await open({ limits: { deadlineMs: 2_000 } });
     await database.sql`create table kept (v int)`;
     await database.sql`insert into kept values (1)`;
     await expect(database.sql`select count(*) from generate_series(1, 100000000000)`).rejects.toMatchObject({
@@ -151,11 +160,10 @@ describe('the engine', () => {
         { timeout: 60_000 },
       )
       .toBe(1);
-    await database.close();
   });
 
   it('rolls back the open transaction of a lost connection', async () => {
-    const database = await connect({ path }, { log: silentLog });
+    const database = await open();
     await database.sql`create table t (v int)`;
     const session = database.session({ deadlineMs: 300 });
     const slowTx = session.tx(async (tx) => {
@@ -172,18 +180,16 @@ describe('the engine', () => {
       )
       .toBe(0);
     await session.close();
-    await database.close();
   });
 
   it("keeps the server's thread free while a query runs", async () => {
-    const database = await connect({ path }, { log: silentLog });
+    const database = await open();
     let turns = 0;
     const timer = setInterval(() => (turns += 1), 10);
     await database.sql`select pg_sleep(0.5)`;
     clearInterval(timer);
     // A blocked thread would have counted one turn at the end.
     expect(turns).toBeGreaterThan(4);
-    await database.close();
   });
 
   it.runIf(process.platform === 'linux')('never takes more than 300 MB with its whole process', async () => {
@@ -195,28 +201,24 @@ describe('the engine', () => {
   });
 
   it('makes checkpoints that limit its log', async () => {
-    const database = await connect({ path, checkpointEveryMs: 100 }, { log: silentLog });
+    const database = await open({ checkpointEveryMs: 100 });
     await database.sql`create table big (v text)`;
-    const redo = async () =>
+    const readRedo = async () =>
       (await database.sql`select redo_lsn::text as redo from pg_control_checkpoint()`)[0]?.['redo'];
-    const redoBefore = await redo();
+    const redoBefore = await readRedo();
     for (let n = 0; n < 10; n += 1)
       await database.sql`insert into big select repeat(md5(n::text), 30) from generate_series(1, 5000) n`;
-    await expect.poll(redo).not.toBe(redoBefore);
-    await database.close();
+    await expect.poll(readRedo).not.toBe(redoBefore);
   });
 
   it('exports its data as a seed for another folder', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'townhall-dump-'));
-    const database = await connect({ path }, { log: silentLog });
+    const database = await open();
     await database.sql`create table carried (v text)`;
     await database.sql`insert into carried values ('over')`;
     writeFileSync(join(folder, 'seed.tgz'), (await database.dump?.()) ?? '');
     await database.close();
-    const copy = await connect(
-      { path: join(folder, 'copy'), seed: join(folder, 'seed.tgz') },
-      { log: silentLog },
-    );
+    const copy = await open({ path: join(folder, 'copy'), seed: join(folder, 'seed.tgz') });
     expect(await copy.sql`select v from carried`).toEqual([{ v: 'over' }]);
     await copy.close();
     rmSync(folder, { recursive: true });
@@ -226,16 +228,18 @@ describe('the engine', () => {
 describe('the space of deleted rows', () => {
   let database: Database;
   beforeEach(async () => {
-    database = await connect({ path, vacuumEveryMs: 100 }, { log: silentLog });
+    database = await open({ vacuumEveryMs: 100 });
     await database.sql`create table filled (n integer primary key, v text)`;
   });
-  afterEach(() => database.close());
 
   const fill = () =>
-    database.sql`insert into filled select n, repeat(md5(n::text), 20) from generate_series(1, 3000) n on conflict do nothing`;
+    database.sql`
+      insert into filled select n, repeat(md5(n::text), 20) from generate_series(1, 3000) n
+      on conflict do nothing`;
   async function readState(): Promise<{ bytes: number; rows: number }> {
     const [row] = await database.sql<{ bytes: number; rows: number }[]>`
-      select pg_total_relation_size(oid)::int as bytes, reltuples as rows from pg_class where relname = 'filled'`;
+      select pg_total_relation_size(oid)::int as bytes, reltuples as rows
+      from pg_class where relname = 'filled'`;
     return row ?? { bytes: 0, rows: 0 };
   }
   /** Undefined until the table has been vacuumed. */
@@ -263,7 +267,7 @@ describe('the space of deleted rows', () => {
     expect((await readState()).rows).toBe(-1);
   });
 
-  it('is given back by a compaction', async () => {
+  it('is freed by a compaction', async () => {
     await fill();
     const { bytes } = await readState();
     await database.sql`delete from filled where n % 100 <> 0`;
@@ -286,12 +290,11 @@ describe('a first start', () => {
     const child = start('hold', freshPath);
     await expect.poll(() => existsSync(join(freshPath, 'pg.new')), { interval: 1 }).toBe(true);
     child.process.kill('SIGKILL');
-    await child.exited;
+    await child.exit;
     expect(existsSync(join(freshPath, 'pg'))).toBe(false);
-    const database = await connect({ path: freshPath }, { log: silentLog });
+    const database = await open({ path: freshPath });
     expect(await database.sql`select 1 as one`).toEqual([{ one: 1 }]);
     expect(existsSync(join(freshPath, 'pg.new'))).toBe(false);
-    await database.close();
   });
 
   it('leaves no database for an incomplete seed', async () => {
@@ -301,23 +304,22 @@ describe('a first start', () => {
       readFileSync(join(import.meta.dirname, '../../../build/pglite-seed.tgz')).subarray(0, 100_000),
     );
     const tornFolder = join(folder, 'torn');
-    await expect(connect({ path: tornFolder, seed }, { log: silentLog })).rejects.toThrow(/./);
+    await expect(open({ path: tornFolder, seed })).rejects.toThrow('unexpected end of file');
     expect(existsSync(join(tornFolder, 'pg'))).toBe(false);
-    const database = await connect({ path: tornFolder }, { log: silentLog });
-    await database.close();
+    await open({ path: tornFolder });
   });
 });
 
 function start(
   mode: string,
-  at = path,
-): { process: ChildProcess; lines: AsyncIterableIterator<string>; exited: Promise<unknown> } {
-  const child = spawn(process.execPath, [childFile, at, mode], { stdio: ['pipe', 'pipe', 'inherit'] });
+  folder = path,
+): { process: ChildProcess; lines: AsyncIterableIterator<string>; exit: Promise<unknown> } {
+  const child = spawn(process.execPath, [childFile, folder, mode], { stdio: ['pipe', 'pipe', 'inherit'] });
   children.add(child);
   // Subscribe at once: the exit may come before the last line is read.
   return {
     process: child,
-    exited: once(child, 'exit'),
+    exit: once(child, 'exit'),
     lines: createInterface({ input: child.stdout })[Symbol.asyncIterator](),
   };
 }

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { migrate } from '../../../src/kernel/data/database.ts';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { connect, migrate } from '../../../src/kernel/data/database.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 
 let world: TestDatabase;
@@ -51,15 +51,15 @@ describe('migrate', () => {
     await expect(run()).rejects.toThrow('The migration "0001_a.sql" was changed after it had been applied');
   });
 
-  it('refuses out-of-order, duplicate and badly named files', async () => {
+  it.each([
+    ['before an applied one', '0001_a.sql', '"0001_a.sql" stands before "0002_b.sql"'],
+    ['with the number of another', '0002_c.sql', 'have one number'],
+    ['with another kind of name', 'later.sql', '"later.sql" is not named NNNN_name.sql'],
+  ])('refuses a file %s', async (_title, name, message) => {
     await writeFiles({ '0002_b.sql': 'select 1' });
     await run();
-    await writeFiles({ '0001_a.sql': 'select 1' });
-    await expect(run()).rejects.toThrow('"0001_a.sql" stands before "0002_b.sql"');
-    await writeFiles({ '0002_c.sql': 'select 1' });
-    await expect(run()).rejects.toThrow('have one number');
-    await writeFiles({ 'later.sql': 'select 1' });
-    await expect(run()).rejects.toThrow('"later.sql" is not named NNNN_name.sql');
+    await writeFiles({ [name]: 'select 1' });
+    await expect(run()).rejects.toThrow(message);
   });
 
   it('accepts migrations of a newer release', async () => {
@@ -75,6 +75,9 @@ describe('migrate', () => {
     expect(await migrate(world.database, { schema: 'garden', directory, log: silentLog })).toEqual({
       applied: ['0001_a.sql'],
     });
+  });
+
+  it('refuses an invalid name of a schema', async () => {
     await expect(migrate(world.database, { schema: 'a b', directory, log: silentLog })).rejects.toThrow(
       'is no name for a schema',
     );
@@ -140,7 +143,6 @@ async function writeFiles(contents: Record<string, string>): Promise<void> {
 }
 
 async function reopenDatabase(closedDatabase: TestDatabase): Promise<TestDatabase> {
-  const { connect } = await import('../../../src/kernel/data/database.ts');
   const database = await connect(closedDatabase.options, { log: silentLog });
   return {
     ...closedDatabase,
@@ -157,6 +159,8 @@ async function migrateInChild(options: TestDatabase['options']): Promise<string>
   const child = spawn(process.execPath, [script, JSON.stringify(options), directory], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
+  // A child whose migration fails keeps its database open, and runs on.
+  onTestFinished(() => void child.kill('SIGKILL'));
   let output = '';
   child.stdout.on('data', (text: Buffer) => (output += text.toString()));
   await once(child, 'close');
