@@ -31,6 +31,20 @@ function replica(database: Pick<Database, 'sql'> = place.database) {
   return { changes, countNotifications: () => notifications };
 }
 
+/** The database of the test, whose statements fail while `isAway` is set. */
+function controlledOutage(): Pick<Database, 'sql'> & { isAway: boolean; rejections: number } {
+  const outage = { isAway: false, rejections: 0 };
+  const sql = new Proxy(place.database.sql, {
+    apply(target, receiver, [first, ...rest]: [unknown, ...unknown[]]) {
+      // Called with a name instead of a template, it quotes the name and sends nothing.
+      if (!outage.isAway || !Array.isArray(first)) return Reflect.apply(target, receiver, [first, ...rest]);
+      outage.rejections += 1;
+      return Promise.reject(new Error('away'));
+    },
+  });
+  return Object.assign(outage, { sql });
+}
+
 describe('changes', () => {
   test('notify each replica at its start and after a commit', async () => {
     const [firstReplica, secondReplica] = [replica(), replica()];
@@ -38,16 +52,16 @@ describe('changes', () => {
       () => firstReplica.countNotifications() === 1 && secondReplica.countNotifications() === 1,
       'both were notified at their start',
     );
-    let seenInside = 0;
+    let countWithin = 0;
     await place.database.tx(async (tx) => {
       await firstReplica.changes.bump(tx);
-      seenInside = secondReplica.countNotifications();
+      countWithin = secondReplica.countNotifications();
     });
     await until(
       () => firstReplica.countNotifications() === 2 && secondReplica.countNotifications() === 2,
       'both were notified of the change',
     );
-    expect(seenInside).toBe(1);
+    expect(countWithin).toBe(1);
   });
 
   test('are not announced when rolled back', async () => {
@@ -59,29 +73,23 @@ describe('changes', () => {
         throw new Error('undone');
       }),
     ).rejects.toThrow('undone');
+    // Time for several polls.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(firstReplica.countNotifications()).toBe(1);
     await place.database.tx((tx) => firstReplica.changes.bump(tx));
-    await until(() => firstReplica.countNotifications() > 1, 'it was told of the change that stayed');
+    await until(() => firstReplica.countNotifications() > 1, 'it was notified of the commit');
     expect(firstReplica.countNotifications()).toBe(2);
   });
 
   test('notify again after a database outage', async () => {
-    let isAway = false;
-    let rejections = 0;
-    const { sql } = place.database;
-    const flakySql = Object.assign((...parameters: Parameters<typeof sql>) => {
-      if (isAway && Array.isArray(parameters[0])) {
-        rejections += 1;
-        return Promise.reject(new Error('away'));
-      }
-      return (sql as unknown as (...parameters: unknown[]) => unknown)(...parameters);
-    }, {}) as unknown as typeof sql;
-    const firstReplica = replica({ sql: flakySql });
+    const outage = controlledOutage();
+    const firstReplica = replica(outage);
     await until(() => firstReplica.countNotifications() === 1, 'it was notified at its start');
-    isAway = true;
-    await until(() => rejections > 1, 'it has looked in vain');
+    outage.isAway = true;
+    await until(() => outage.rejections > 1, 'its polls fail');
     expect(firstReplica.countNotifications()).toBe(1);
-    isAway = false;
-    await until(() => firstReplica.countNotifications() === 2, 'it was told once the database was back');
+    outage.isAway = false;
+    await until(() => firstReplica.countNotifications() === 2, 'it was notified after the outage');
   });
 
   test('reach the other listeners when one of them throws', async () => {
@@ -100,7 +108,7 @@ describe('changes', () => {
     stop();
     const callsBefore = secondListenerCalls;
     await place.database.tx((tx) => firstReplica.changes.bump(tx));
-    await until(() => firstReplica.countNotifications() === 3, 'the first listener was told');
+    await until(() => firstReplica.countNotifications() === 3, 'the first listener was notified');
     expect(secondListenerCalls).toBe(callsBefore);
   });
 
@@ -108,9 +116,9 @@ describe('changes', () => {
     const [firstReplica, secondReplica] = [replica(), replica()];
     await until(
       () => firstReplica.changes.generation() !== null && secondReplica.changes.generation() !== null,
-      'both know where they are',
+      'both know their generation',
     );
-    const [generationBefore, beforeThere] = [
+    const [generationBefore, secondBefore] = [
       firstReplica.changes.generation(),
       secondReplica.changes.generation(),
     ];
@@ -120,6 +128,7 @@ describe('changes', () => {
       // A read now could be from before the commit.
       expect(firstReplica.changes.generation()).toBeNull();
       const readCount = firstReplica.countNotifications();
+      // Time for several polls.
       await new Promise((resolve) => setTimeout(resolve, 50));
       expect([firstReplica.changes.generation(), firstReplica.countNotifications()]).toEqual([
         null,
@@ -127,22 +136,17 @@ describe('changes', () => {
       ]);
     });
     await until(
-      () => firstReplica.changes.generation() !== null && secondReplica.changes.generation() !== beforeThere,
-      'both have seen the change',
+      () => firstReplica.changes.generation() !== null && secondReplica.changes.generation() !== secondBefore,
+      'both know the change',
     );
     expect(firstReplica.changes.generation()).not.toBe(generationBefore);
   });
 
   test('have no generation before the start or during an outage', async () => {
     let nowMs = 0;
-    let isAway = false;
-    const { sql } = place.database;
-    const flakySql = ((...parameters: Parameters<typeof sql>) =>
-      isAway && Array.isArray(parameters[0])
-        ? Promise.reject(new Error('away'))
-        : (sql as unknown as (...parameters: unknown[]) => unknown)(...parameters)) as unknown as typeof sql;
+    const outage = controlledOutage();
     const changes = createChanges({
-      database: { sql: flakySql },
+      database: outage,
       schema: 'gateway',
       clock: { monotonicMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(ms, signal) },
       log: silentLog,
@@ -151,14 +155,14 @@ describe('changes', () => {
     openChanges.push(changes);
     expect(changes.generation()).toBeNull();
     changes.start();
-    await until(() => changes.generation() !== null, 'it has looked');
-    isAway = true;
+    await until(() => changes.generation() !== null, 'the first poll');
+    outage.isAway = true;
     // A poll that is already running may still succeed.
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(changes.generation()).not.toBeNull();
     nowMs += 901;
     expect(changes.generation()).toBeNull();
-    isAway = false;
-    await until(() => changes.generation() !== null, 'it has looked again');
+    outage.isAway = false;
+    await until(() => changes.generation() !== null, 'a poll after the outage');
   });
 });
