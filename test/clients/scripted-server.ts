@@ -2,8 +2,8 @@
 // stands in for a gateway or an agent where a test needs bytes that a working one never sends.
 
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { GatewayError } from '../../clients/gateway/src/index.ts';
+import { listen } from '../support/listen.ts';
 
 export interface RecordedRequest {
   method: string;
@@ -58,9 +58,9 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
     answer(message, response).catch((error: unknown) => response.destroy(error as Error));
   });
   server.on('connection', () => connections++);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { url: baseUrl } = await listen(server);
   return {
-    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    baseUrl,
     requests,
     connections: () => connections,
     script: (script) => {

@@ -58,213 +58,217 @@ export function smallContract(): SmallDocument {
   return {
     openapi: '3.1.1',
     info: { title: 'Small', version: '1' },
-    paths: {
-      '/health': {
-        get: {
-          operationId: 'directory.getHealth',
-          security: [],
-          'x-ignores-credential': true,
-          responses: { 200: json(anyObject) },
-        },
-      },
-      '/v1/ai/models': {
-        get: {
-          operationId: 'ai.listModels',
-          security: [{ userToken: [] }, { adminSession: [] }],
-          responses: { 200: json(anyObject), 401: problem, 403: problem },
-        },
-      },
-      '/v1/ai/models/{model_id}': {
-        get: {
-          operationId: 'ai.getModel',
-          security: [],
-          parameters: [name('model_id', { 'x-spans-slashes': true })],
-          responses: { 200: json(anyObject), 400: problem },
-        },
-      },
-      '/v1/ai/text': {
-        post: {
-          operationId: 'ai.generateText',
-          security: userOnly,
-          requestBody: {
-            required: true,
-            content: { 'application/json': { schema: { $ref: '#/components/schemas/TextRequest' } } },
-          },
-          responses: {
-            200: json(anyObject),
-            400: problem,
-            401: problem,
-            403: problem,
-            413: problem,
-            415: problem,
-          },
-        },
-      },
-      '/v1/ai/image/create': {
-        post: {
-          operationId: 'ai.createImage',
-          security: userOnly,
-          responses: { 200: json(anyObject), 400: problem },
-        },
-      },
-      '/v1/admin/session': {
-        get: {
-          operationId: 'admin.getSession',
-          security: [{ adminSession: [] }],
-          responses: { 200: json(anyObject), 403: problem },
-        },
-      },
-      '/v1/lists/search': {
-        get: {
-          operationId: 'lists.search',
-          security: [],
-          parameters: [
-            { name: 'limit', in: 'query', schema: { type: 'integer', minimum: 1, maximum: 500 } },
-            { name: 'tags', in: 'query', schema: { type: 'array', items: { type: 'string' } } },
-            { name: 'X-Mode', in: 'header', schema: { enum: ['fast', 'slow'] } },
-          ],
-          responses: { 200: json(anyObject), 400: problem },
-        },
-      },
-      '/v1/lists/callback': {
-        get: {
-          operationId: 'lists.callback',
-          security: [],
-          'x-tolerates-query': true,
-          parameters: [{ name: 'state', in: 'query', required: true, schema: { type: 'string' } }],
-          responses: { 200: json(anyObject), 400: problem },
-        },
-      },
-      '/v1/open/echo': {
-        post: {
-          operationId: 'open.echo',
-          security: [],
-          'x-max-body-bytes': 200_000,
-          requestBody: { required: true, content: { 'application/json': { schema: { type: 'object' } } } },
-          responses: { 200: json(anyObject), 400: problem, 409: problem, 413: problem, 415: problem },
-        },
-      },
-      '/v1/open/stream': {
-        get: {
-          operationId: 'open.stream',
-          security: [],
-          responses: {
-            200: {
-              description: 'Events.',
-              content: {
-                'text/event-stream': {
-                  schema: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } },
-                },
-              },
-            },
-          },
-        },
-      },
-      '/v1/open/bytes': {
-        get: {
-          operationId: 'open.bytes',
-          security: [],
-          responses: { 200: { description: 'Bytes.', content: { 'application/octet-stream': {} } } },
-        },
-      },
-      '/v1/open/wait': {
-        get: { operationId: 'open.wait', security: [], responses: { 200: json(anyObject), 503: problem } },
-      },
-      '/v1/{service}/{action}': {
-        get: {
-          operationId: 'directory.readAction',
-          security: [],
-          parameters: [name('service'), name('action')],
-          responses: { 200: json(anyObject) },
-        },
-        post: {
-          operationId: 'directory.callAction',
-          security: [],
-          parameters: [name('service'), name('action')],
-          responses: { 200: json(anyObject) },
-        },
-      },
-      '/v1/{service}/{action}/{step}': {
-        post: {
-          operationId: 'directory.callStep',
-          security: [],
-          parameters: [name('service'), name('action'), name('step')],
-          responses: { 200: json(anyObject) },
-        },
-      },
-    },
+    paths: structuredClone(smallPaths),
     components: {
       securitySchemes: {
         userToken: { type: 'http', scheme: 'bearer' },
         adminSession: { type: 'http', scheme: 'bearer' },
       },
-      schemas: {
-        TextRequest: {
-          type: 'object',
-          required: ['model'],
-          additionalProperties: false,
-          properties: {
-            model: { type: 'string', pattern: '^[a-z/]+$' },
-            temperature: { type: 'number' },
-            messages: { type: 'array', items: { $ref: '#/components/schemas/Message' } },
-            tree: { $ref: '#/components/schemas/Tree' },
-          },
-        },
-        Message: {
-          type: 'object',
-          required: ['role', 'content'],
-          additionalProperties: false,
-          properties: {
-            role: { enum: ['system', 'user'] },
-            content: {
-              oneOf: [{ type: 'string' }, { type: 'array', items: { $ref: '#/components/schemas/Part' } }],
-            },
-          },
-        },
-        Part: {
-          oneOf: [{ $ref: '#/components/schemas/TextPart' }, { $ref: '#/components/schemas/FilePart' }],
-        },
-        TextPart: {
-          type: 'object',
-          required: ['type', 'text'],
-          additionalProperties: false,
-          properties: { type: { const: 'text' }, text: { type: 'string' } },
-        },
-        FilePart: {
-          type: 'object',
-          required: ['type', 'url'],
-          additionalProperties: false,
-          properties: { type: { const: 'file' }, url: { type: 'string', format: 'uri' } },
-        },
-        Tree: {
-          type: 'object',
-          required: ['name'],
-          additionalProperties: false,
-          properties: { name: { type: 'string' }, child: { $ref: '#/components/schemas/Tree' } },
-        },
-        Problem: {
-          type: 'object',
-          required: ['error'],
-          properties: {
-            error: {
-              type: 'object',
-              required: ['type', 'code', 'message', 'param', 'request_id'],
-              properties: {
-                type: { type: 'string' },
-                code: { type: 'string' },
-                message: { type: 'string' },
-                param: { type: ['string', 'null'] },
-                request_id: { type: 'string' },
-                details: { type: 'array' },
-              },
-              additionalProperties: false,
+      schemas: structuredClone(smallSchemas),
+    },
+  };
+}
+
+const smallPaths: SmallDocument['paths'] = {
+  '/health': {
+    get: {
+      operationId: 'directory.getHealth',
+      security: [],
+      'x-ignores-credential': true,
+      responses: { 200: json(anyObject) },
+    },
+  },
+  '/v1/ai/models': {
+    get: {
+      operationId: 'ai.listModels',
+      security: [{ userToken: [] }, { adminSession: [] }],
+      responses: { 200: json(anyObject), 401: problem, 403: problem },
+    },
+  },
+  '/v1/ai/models/{model_id}': {
+    get: {
+      operationId: 'ai.getModel',
+      security: [],
+      parameters: [name('model_id', { 'x-spans-slashes': true })],
+      responses: { 200: json(anyObject), 400: problem },
+    },
+  },
+  '/v1/ai/text': {
+    post: {
+      operationId: 'ai.generateText',
+      security: userOnly,
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/TextRequest' } } },
+      },
+      responses: {
+        200: json(anyObject),
+        400: problem,
+        401: problem,
+        403: problem,
+        413: problem,
+        415: problem,
+      },
+    },
+  },
+  '/v1/ai/image/create': {
+    post: {
+      operationId: 'ai.createImage',
+      security: userOnly,
+      responses: { 200: json(anyObject), 400: problem },
+    },
+  },
+  '/v1/admin/session': {
+    get: {
+      operationId: 'admin.getSession',
+      security: [{ adminSession: [] }],
+      responses: { 200: json(anyObject), 403: problem },
+    },
+  },
+  '/v1/lists/search': {
+    get: {
+      operationId: 'lists.search',
+      security: [],
+      parameters: [
+        { name: 'limit', in: 'query', schema: { type: 'integer', minimum: 1, maximum: 500 } },
+        { name: 'tags', in: 'query', schema: { type: 'array', items: { type: 'string' } } },
+        { name: 'X-Mode', in: 'header', schema: { enum: ['fast', 'slow'] } },
+      ],
+      responses: { 200: json(anyObject), 400: problem },
+    },
+  },
+  '/v1/lists/callback': {
+    get: {
+      operationId: 'lists.callback',
+      security: [],
+      'x-tolerates-query': true,
+      parameters: [{ name: 'state', in: 'query', required: true, schema: { type: 'string' } }],
+      responses: { 200: json(anyObject), 400: problem },
+    },
+  },
+  '/v1/open/echo': {
+    post: {
+      operationId: 'open.echo',
+      security: [],
+      'x-max-body-bytes': 200_000,
+      requestBody: { required: true, content: { 'application/json': { schema: { type: 'object' } } } },
+      responses: { 200: json(anyObject), 400: problem, 409: problem, 413: problem, 415: problem },
+    },
+  },
+  '/v1/open/stream': {
+    get: {
+      operationId: 'open.stream',
+      security: [],
+      responses: {
+        200: {
+          description: 'Events.',
+          content: {
+            'text/event-stream': {
+              schema: { type: 'object', required: ['n'], properties: { n: { type: 'integer' } } },
             },
           },
         },
       },
     },
-  };
-}
+  },
+  '/v1/open/bytes': {
+    get: {
+      operationId: 'open.bytes',
+      security: [],
+      responses: { 200: { description: 'Bytes.', content: { 'application/octet-stream': {} } } },
+    },
+  },
+  '/v1/open/wait': {
+    get: { operationId: 'open.wait', security: [], responses: { 200: json(anyObject), 503: problem } },
+  },
+  '/v1/{service}/{action}': {
+    get: {
+      operationId: 'directory.readAction',
+      security: [],
+      parameters: [name('service'), name('action')],
+      responses: { 200: json(anyObject) },
+    },
+    post: {
+      operationId: 'directory.callAction',
+      security: [],
+      parameters: [name('service'), name('action')],
+      responses: { 200: json(anyObject) },
+    },
+  },
+  '/v1/{service}/{action}/{step}': {
+    post: {
+      operationId: 'directory.callStep',
+      security: [],
+      parameters: [name('service'), name('action'), name('step')],
+      responses: { 200: json(anyObject) },
+    },
+  },
+};
+
+const smallSchemas = {
+  TextRequest: {
+    type: 'object',
+    required: ['model'],
+    additionalProperties: false,
+    properties: {
+      model: { type: 'string', pattern: '^[a-z/]+$' },
+      temperature: { type: 'number' },
+      messages: { type: 'array', items: { $ref: '#/components/schemas/Message' } },
+      tree: { $ref: '#/components/schemas/Tree' },
+    },
+  },
+  Message: {
+    type: 'object',
+    required: ['role', 'content'],
+    additionalProperties: false,
+    properties: {
+      role: { enum: ['system', 'user'] },
+      content: {
+        oneOf: [{ type: 'string' }, { type: 'array', items: { $ref: '#/components/schemas/Part' } }],
+      },
+    },
+  },
+  Part: {
+    oneOf: [{ $ref: '#/components/schemas/TextPart' }, { $ref: '#/components/schemas/FilePart' }],
+  },
+  TextPart: {
+    type: 'object',
+    required: ['type', 'text'],
+    additionalProperties: false,
+    properties: { type: { const: 'text' }, text: { type: 'string' } },
+  },
+  FilePart: {
+    type: 'object',
+    required: ['type', 'url'],
+    additionalProperties: false,
+    properties: { type: { const: 'file' }, url: { type: 'string', format: 'uri' } },
+  },
+  Tree: {
+    type: 'object',
+    required: ['name'],
+    additionalProperties: false,
+    properties: { name: { type: 'string' }, child: { $ref: '#/components/schemas/Tree' } },
+  },
+  Problem: {
+    type: 'object',
+    required: ['error'],
+    properties: {
+      error: {
+        type: 'object',
+        required: ['type', 'code', 'message', 'param', 'request_id'],
+        properties: {
+          type: { type: 'string' },
+          code: { type: 'string' },
+          message: { type: 'string' },
+          param: { type: ['string', 'null'] },
+          request_id: { type: 'string' },
+          details: { type: 'array' },
+        },
+        additionalProperties: false,
+      },
+    },
+  },
+};
 
 export interface World {
   url: string;
@@ -363,7 +367,7 @@ export function rawAnswer(text: string): { status: number; head: string; body: R
   };
 }
 
-export async function open(port: number): Promise<Socket> {
+export async function openSocket(port: number): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
   socket.on('error', () => {});

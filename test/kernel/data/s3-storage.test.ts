@@ -1,7 +1,6 @@
-// The storage in a bucket: against an S3 server of another maker, and against faults of a server.
+// The storage in a bucket: with an S3 server of another vendor, and with a server that fails.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
@@ -12,6 +11,7 @@ import type { S3Limits } from '../../../src/kernel/storage/s3-client.ts';
 import { requireBucket, s3Settings } from '../../../src/kernel/storage/s3-settings.ts';
 import { s3Storage, type S3Storage } from '../../../src/kernel/storage/s3-storage.ts';
 import { SettingError } from '../../../src/kernel/settings.ts';
+import { listen } from '../../support/listen.ts';
 import { keysUnder, startS3Server, type S3Server } from '../../support/s3-server.ts';
 
 async function* pieces(count: number, bytes: number): AsyncGenerator<Uint8Array> {
@@ -58,30 +58,30 @@ describe('s3Storage', () => {
   });
 
   test('stores nothing when the content fails', async () => {
-    const failing = async function* () {
+    const failingContent = async function* () {
       yield Buffer.alloc(100_000);
       throw new Error('The provider hung up.');
     };
-    await expect(storage.put('broken', failing())).rejects.toThrow('The provider hung up.');
+    await expect(storage.put('broken', failingContent())).rejects.toThrow('The provider hung up.');
     expect(await storage.open('broken')).toBeNull();
   });
 
-  test('leaves no file where it spools', async () => {
+  test('leaves no named file in the spool folder', async () => {
     let namesDuringPut: string[] = ['not read'];
-    const watched = async function* () {
+    const content = async function* () {
       yield Buffer.alloc(100_000);
       namesDuringPut = await readdir(spoolFolder);
     };
-    await storage.put('film', watched());
+    await storage.put('film', content());
     expect(namesDuringPut).toEqual([]);
   });
 
-  test('puts the prefix before every key', async () => {
+  test('stores keys below the prefix', async () => {
     await storage.put('sessions/a/x.txt', Buffer.from('x'));
     expect(await server.keys()).toContain('city/sessions/a/x.txt');
   });
 
-  test('lists and removes what begins with a text', async () => {
+  test('lists and removes the keys with a prefix', async () => {
     for (const name of ['1', '2', '3']) await storage.put(`many/${name}.txt`, Buffer.from(name));
     const keys = await keysUnder(storage, 'many/');
     expect(keys).toEqual(['many/1.txt', 'many/2.txt', 'many/3.txt']);
@@ -124,9 +124,10 @@ describe('s3Storage', () => {
   });
 });
 
-describe('a faulty S3 server', () => {
+describe('s3Storage with a faulty server', () => {
   type Answer = (request: IncomingMessage, response: ServerResponse) => void;
   let server: Server;
+  let url: string;
   /** One answer for each request; the last one repeats. */
   let answers: Answer[];
   let requests: IncomingMessage[];
@@ -142,24 +143,24 @@ describe('a faulty S3 server', () => {
       request.resume();
       request.once('end', () => answer?.(request, response));
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    ({ url } = await listen(server));
   });
   afterEach(async () => {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
   });
 
-  const immediately = { ...systemClock, sleep: async () => {} };
+  const clock = { ...systemClock, sleep: async () => {} };
   function openStorage(limits: Partial<S3Limits> = {}): S3Storage {
     return s3Storage({
-      endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      endpoint: url,
       region: 'eu-central-1',
       bucket: 'bucket',
       prefix: '',
       keyId: 'id',
       secret: 'secret',
       pathStyle: true,
-      clock: immediately,
+      clock,
       limits,
     });
   }
@@ -172,50 +173,56 @@ describe('a faulty S3 server', () => {
   const slowDown = answerWith(503, '<Error><Code>SlowDown</Code><Message>Wait.</Message></Error>');
   const refusal = answerWith(403, '<Error><Code>AccessDenied</Code><Message>No.</Message></Error>');
 
-  test('is tried again with the whole content', async () => {
+  /** Sends four of ten bytes. */
+  const cutAnswer: Answer = (_request, response) => {
+    response.writeHead(200, { 'content-length': '10' });
+    response.write('0123', () => response.destroy());
+  };
+
+  test('retries with the whole content', async () => {
     answers = [slowDown, slowDown, answerWith(200)];
     await openStorage().put('key', pieces(3, 1_000));
     expect(requests.map(({ headers }) => headers['content-length'])).toEqual(['3000', '3000', '3000']);
   });
 
-  test('is tried again when it hangs up within a content', async () => {
-    let received = 0;
+  test('retries after a disconnect within a content', async () => {
+    let receivedBytes = 0;
     const hangUp: Answer = (request) => request.once('data', () => request.socket.destroy());
     const accept: Answer = (request, response) => {
-      request.on('data', (piece: Buffer) => (received += piece.length));
+      request.on('data', (piece: Buffer) => (receivedBytes += piece.length));
       request.once('end', () => response.writeHead(200).end());
     };
     answersEarly = true;
     answers = [hangUp, accept];
     await openStorage().put('key', pieces(20, 1_000_000));
-    expect(received).toBe(20_000_000);
+    expect(receivedBytes).toBe(20_000_000);
   });
 
-  test('is sent no more of a content that it has refused', async () => {
+  test('stops sending a content that was refused', async () => {
     answersEarly = true;
     answers = [({ socket }) => socket.write('HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n')];
     const content = Buffer.alloc(30_000_000);
     await expect(openStorage().put('key', content)).rejects.toThrow('refused PUT of the key key: 403');
     const [request] = requests;
-    const isClosed = new Promise((resolve) => request?.socket.once('close', resolve));
+    const closePromise = new Promise((resolve) => request?.socket.once('close', resolve));
     request?.on('error', () => {}).resume();
-    await isClosed;
+    await closePromise;
     expect(request?.socket.bytesRead).toBeLessThan(content.length);
   });
 
-  test('is given up after the last attempt', async () => {
+  test('rejects after the last attempt', async () => {
     answers = [slowDown];
     await expect(openStorage().remove('key')).rejects.toThrow('503 SlowDown: Wait.');
     expect(requests).toHaveLength(4);
   });
 
-  test('is not asked again after a refusal', async () => {
+  test('does not retry after a refusal', async () => {
     answers = [refusal];
     await expect(openStorage().remove('key')).rejects.toThrow('403 AccessDenied: No.');
     expect(requests).toHaveLength(1);
   });
 
-  test('is given up when it is silent', async () => {
+  test('rejects when the server is silent', async () => {
     answers = [() => {}];
     const put = openStorage({ idleMs: 20, attempts: 2 }).put('key', Buffer.from('x'));
     await expect(put).rejects.toMatchObject({
@@ -225,58 +232,53 @@ describe('a faulty S3 server', () => {
     expect(requests).toHaveLength(2);
   });
 
-  test('is asked for the rest of a content that it cuts', async () => {
-    const cut: Answer = (_request, response) => {
-      response.writeHead(200, { 'content-length': '10' });
-      response.write('0123', () => response.destroy());
-    };
-    answers = [head, cut, answerWith(206, '456789', { 'content-length': '6' })];
+  test('requests the rest of a truncated content', async () => {
+    answers = [head, cutAnswer, answerWith(206, '456789', { 'content-length': '6' })];
     expect(String(await read(openStorage(), 'key'))).toBe('0123456789');
     expect(requests.map(({ headers }) => headers.range)).toEqual([undefined, undefined, 'bytes=4-']);
   });
 
-  test('is not asked without end for a content that it cuts', async () => {
+  test('rejects after many truncations', async () => {
     answers = [head, (_request, response) => response.writeHead(200, { 'content-length': '10' }).destroy()];
     await expect(read(openStorage(), 'key')).rejects.toThrow('socket hang up');
     expect(requests.length).toBeLessThan(20);
   });
 
-  test('must send the length of a content', async () => {
+  test('requires the length of a content', async () => {
     answers = [answerWith(200)];
     await expect(openStorage().open('key')).rejects.toThrow('length of the key key');
   });
 
-  test('may not repeat bytes by ignoring the range', async () => {
-    const cut: Answer = (_request, response) => {
-      response.writeHead(200, { 'content-length': '10' });
-      response.write('0123', () => response.destroy());
-    };
-    answers = [head, cut, answerWith(200, '0123456789')];
+  test('rejects an answer that ignores the range', async () => {
+    answers = [head, cutAnswer, answerWith(200, '0123456789')];
     await expect(read(openStorage(), 'key')).rejects.toThrow('ignored the range');
   });
 
-  test('may answer a list in pages', async () => {
+  test('reads a list of several pages', async () => {
     const page = (name: string, rest: string) =>
       answerWith(
         200,
-        `<ListBucketResult><Contents><Key>a/${name}</Key><LastModified>2026-11-24T01:02:03.000Z</LastModified></Contents>${rest}</ListBucketResult>`,
+        `<ListBucketResult>
+          <Contents><Key>a/${name}</Key><LastModified>2026-11-24T01:02:03.000Z</LastModified></Contents>
+          ${rest}
+        </ListBucketResult>`,
       );
     answers = [page('1', '<NextContinuationToken>a+/=</NextContinuationToken>'), page('2', '')];
     expect(await keysUnder(openStorage(), 'a/')).toEqual(['a/1', 'a/2']);
     expect(new URL(requests[1]?.url ?? '', 'http://x').searchParams.get('continuation-token')).toBe('a+/=');
   });
 
-  test('is connected to no longer than a reader reads', async () => {
-    let isClosed: Promise<unknown> = Promise.resolve();
+  test('disconnects when the reader stops', async () => {
+    let closePromise: Promise<unknown> = Promise.resolve();
     const large: Answer = (_request, response) => {
-      isClosed = new Promise((resolve) => response.once('close', resolve));
+      closePromise = new Promise((resolve) => response.once('close', resolve));
       response.writeHead(200, { 'content-length': '50000000' }).write(Buffer.alloc(1_000_000));
     };
     answers = [answerWith(200, '', { 'content-length': '50000000' }), large];
     const file = await openStorage().open('key');
     expect(requests).toHaveLength(1);
     for await (const _piece of file?.content ?? []) break;
-    await isClosed;
+    await closePromise;
     expect(requests).toHaveLength(2);
   });
 });

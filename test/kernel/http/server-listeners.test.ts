@@ -5,7 +5,8 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { contractOf, open, startWorld, type World } from '../world.ts';
+import { contractOf, openSocket, startWorld, type World } from '../world.ts';
+import { listen } from '../../support/listen.ts';
 import { until } from '../../support/until.ts';
 
 let world: World | undefined;
@@ -42,9 +43,8 @@ describe('additional listeners', () => {
 
   test('reject an unavailable address without harm to others', async () => {
     world = await startWorld();
-    const otherServer = createServer().listen(0, '127.0.0.1');
-    await until(() => otherServer.listening, 'the other server');
-    const { port } = otherServer.address() as { port: number };
+    const otherServer = createServer();
+    const { port } = await listen(otherServer);
     await expect(world.server.listen({ host: '127.0.0.1', port })).rejects.toThrow('EADDRINUSE');
     expect((await fetch(`${world.url}/health`)).status).toBe(200);
     await new Promise((resolve) => otherServer.close(resolve));
@@ -54,7 +54,7 @@ describe('additional listeners', () => {
 describe('close', () => {
   test('answers open connections alone in the grace period', async () => {
     world = await startWorld();
-    const socket = await open(world.port);
+    const socket = await openSocket(world.port);
     let answer = '';
     socket.on('data', (piece: Buffer) => (answer += piece.toString('latin1')));
     socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
@@ -83,13 +83,13 @@ describe('close', () => {
         }),
       },
     });
-    const socket = await open(world.port);
+    const socket = await openSocket(world.port);
     let answer = '';
     socket.on('data', (piece: Buffer) => (answer += piece.toString('latin1')));
     socket.write('GET /v1/open/stream HTTP/1.1\r\nhost: x\r\n\r\n');
     await until(() => answer.includes('"n":1'), 'the first event');
     expect(answer).toMatch(/connection: keep-alive/i);
-    const idleSocket = await open(world.port);
+    const idleSocket = await openSocket(world.port);
     const closePromise = world.server.close({ lingerMs: 1_000 });
     // A connection that never sent a request closes at the end of the grace period.
     await until(() => idleSocket.closed, 'the end of the grace period');
@@ -117,7 +117,7 @@ describe('close', () => {
 
   test('closes an idle connection after the grace period', async () => {
     world = await startWorld();
-    const socket = await open(world.port);
+    const socket = await openSocket(world.port);
     await world.server.close({ lingerMs: 100 });
     await until(() => socket.closed, 'the close');
     expect(world.server.inFlight()).toBe(0);

@@ -9,7 +9,7 @@ import type { ProblemCode } from '../../../src/contract/problem-code.gen.ts';
 import { loopbackGuard } from '../../../src/kernel/http/guard.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { quickest } from '../../support/quickest.ts';
-import { open, rawAnswer, smallContract, startWorld, type World, type WorldOptions } from '../world.ts';
+import { openSocket, rawAnswer, smallContract, startWorld, type World, type WorldOptions } from '../world.ts';
 import { until } from '../../support/until.ts';
 import { sendBytes } from '../../support/raw-http.ts';
 
@@ -504,9 +504,9 @@ describe('bodies outside of the contract', () => {
     expect(earlyAnswer.head).toContain('connection: close');
   });
 
-  test('are read up to the maximum when they come in chunks without an end', async () => {
+  test('end the connection when their chunks exceed the maximum', async () => {
     const { port } = await startTestWorld();
-    const socket = await open(port);
+    const socket = await openSocket(port);
     let answer = '';
     socket.on('data', (chunk) => {
       answer += chunk.toString('latin1');
@@ -526,7 +526,7 @@ describe('bodies outside of the contract', () => {
     expect(acceptedBytes).toBeLessThan(16 * 1024 * 1024);
   });
 
-  test('are refused by an operation without a body unless they are empty', async () => {
+  test('are empty where the operation has none', async () => {
     const { url } = await startTestWorld();
     for (const body of ['', '{}', ' { } '])
       expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
@@ -699,7 +699,7 @@ describe('a client that disconnects', () => {
     for (const leave of ['destroy', 'end'] as const) {
       const delayMs = await quickest(50, async () => {
         calls += 1;
-        const socket = await open(port);
+        const socket = await openSocket(port);
         socket.write('GET /v1/open/wait HTTP/1.1\r\nhost: x\r\n\r\n');
         await until(() => signal !== undefined, 'the handler runs');
         const disconnectedMs = performance.now();
@@ -739,7 +739,7 @@ describe('a client that disconnects', () => {
         }),
       },
     });
-    const socket = await open(port);
+    const socket = await openSocket(port);
     socket.write('GET /v1/open/stream HTTP/1.1\r\nhost: x\r\n\r\n');
     await once(socket, 'data');
     const disconnectedMs = performance.now();
@@ -976,7 +976,7 @@ describe('draining', () => {
   test('refuses new connections while running requests finish', async () => {
     const result = Promise.withResolvers<{ status: number; body: object }>();
     const { port, server } = await startTestWorld({ handlers: { 'open.wait': () => result.promise } });
-    const socket = await open(port);
+    const socket = await openSocket(port);
     let answer = '';
     socket.on('data', (chunk) => {
       answer += chunk.toString('latin1');
@@ -997,7 +997,7 @@ describe('draining', () => {
     const result = Promise.withResolvers<{ status: number; body: object }>();
     const { port, server, url } = await startTestWorld({ handlers: { 'open.wait': () => result.promise } });
     const waitingRequest = fetch(`${url}/v1/open/wait`);
-    const lateSocket = await open(port);
+    const lateSocket = await openSocket(port);
     let answer = '';
     lateSocket.on('data', (chunk) => {
       answer += chunk.toString('latin1');
@@ -1040,7 +1040,7 @@ describe('draining', () => {
         }),
       },
     });
-    await open(port);
+    await openSocket(port);
     const stream = await fetch(`${url}/v1/open/stream`);
     const waitingRequest = fetch(`${url}/v1/open/wait`);
     await until(() => server.inFlight() === 2, 'both run');

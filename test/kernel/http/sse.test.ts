@@ -1,10 +1,10 @@
 // The writing of event streams and bytes: heartbeats, slow readers, and clients that disconnect.
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type StreamOutcome, writeContent, writeEvents } from '../../../src/kernel/http/sse.ts';
-import { open } from '../world.ts';
+import { openSocket } from '../world.ts';
+import { listen } from '../../support/listen.ts';
 import { until } from '../../support/until.ts';
 import { sendBytes } from '../../support/raw-http.ts';
 
@@ -16,13 +16,11 @@ afterEach(async () => {
 /** A server whose answers the function writes; resolves to its port. */
 async function serve(write: (response: ServerResponse) => Promise<unknown>): Promise<number> {
   const server = createServer((_request, response) => void write(response));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   closers.push(() => {
     server.closeAllConnections();
     server.close();
   });
-  return (server.address() as AddressInfo).port;
+  return (await listen(server)).port;
 }
 
 const limits = { heartbeatMs: 15_000, stallMs: 60_000 };
@@ -66,7 +64,7 @@ describe('writeEvents', () => {
         { limits: { ...limits, heartbeatMs: 20 }, onError: () => '' },
       ),
     );
-    const socket = await open(port);
+    const socket = await openSocket(port);
     let output = '';
     socket.on('data', (chunk) => {
       output += chunk.toString('latin1');
@@ -132,7 +130,7 @@ describe('writeEvents', () => {
     const port = await serve(async (response) => {
       outcome = await writeEvents(response, events, { limits, onError: () => '' });
     });
-    const socket = await open(port);
+    const socket = await openSocket(port);
     socket.write(request);
     await once(socket, 'data');
     socket.destroy();
@@ -160,7 +158,7 @@ describe('writeEvents', () => {
         { limits: { ...limits, stallMs: 300 }, onError: () => '' },
       );
     });
-    const socket = await open(port);
+    const socket = await openSocket(port);
     socket.pause();
     socket.write(request);
     await until(() => {
@@ -226,7 +224,7 @@ describe('writeContent', () => {
         { limits, onError: () => {} },
       );
     });
-    const socket = await open(port);
+    const socket = await openSocket(port);
     socket.pause();
     socket.write(request);
     await until(async () => {

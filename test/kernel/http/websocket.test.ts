@@ -1,6 +1,6 @@
 // The bounds of a WebSocket, over real sockets and with a contract of the test.
 import { createServer, type IncomingMessage, type Server } from 'node:http';
-import { connect, type AddressInfo } from 'node:net';
+import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Contract } from '../../../src/kernel/contract/contract.ts';
 import type { AnyReply } from '../../../src/kernel/contract/reply.ts';
@@ -8,6 +8,7 @@ import { createBodyBudget } from '../../../src/kernel/http/body/budget.ts';
 import { createWebSockets, type SocketLimits } from '../../../src/kernel/http/websocket.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
+import { listen } from '../../support/listen.ts';
 
 const servers: Server[] = [];
 afterEach(async () => {
@@ -50,8 +51,7 @@ async function start(dispatch: Dispatch, limits: Partial<SocketLimits>, admit = 
   const server = createServer({ shouldUpgradeCallback: (message) => sockets.handles(message) });
   server.on('upgrade', (message, socket, head) => sockets.upgrade(message, socket, head));
   servers.push(server);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
+  const { port } = await listen(server);
   return { port, sockets };
 }
 
