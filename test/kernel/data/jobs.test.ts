@@ -1,3 +1,4 @@
+// The job queue on both engines: each job runs once, also across restarts.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { connect, type Database } from '../../../src/kernel/data/database.ts';
@@ -24,7 +25,7 @@ afterEach(async () => {
 
 describe('jobs', () => {
   it('run once each without blocking the caller', async () => {
-    // start() returns nothing to await: calls made meanwhile wait by themselves.
+    // start() returns no promise; calls before its end wait for it.
     expect(jobs.start()).toBeUndefined();
     const ids = await Promise.all([1, 2, 3, 4, 5].map((n) => jobs.enqueue('note', { n, text: 'ü"\\' })));
     await waitForJobs(5);
@@ -40,10 +41,10 @@ describe('jobs', () => {
   it('run outside of the request that starts the queue', async () => {
     const requests = new AsyncLocalStorage<string>();
     const { promise: request, resolve } = Promise.withResolvers<string | undefined>();
-    jobs.define('look', { retries: 0 }, async () => resolve(requests.getStore()));
+    jobs.define('check', { retries: 0 }, async () => resolve(requests.getStore()));
     await requests.run('a request', async () => {
       jobs.start();
-      await jobs.enqueue('look', {});
+      await jobs.enqueue('check', {});
     });
     expect(await request).toBeUndefined();
   });
@@ -138,12 +139,12 @@ describe('jobs', () => {
 
   it('are retried on failure and then marked failed', { timeout: 120_000 }, async () => {
     let attempts = 0;
-    jobs.define('poor', { retries: 1 }, async () => {
+    jobs.define('failing', { retries: 1 }, async () => {
       attempts += 1;
       throw new Error('never works');
     });
     jobs.start();
-    await jobs.enqueue('poor', {});
+    await jobs.enqueue('failing', {});
     await expect.poll(() => readStates(), { timeout: 90_000 }).toEqual({ failed: 1 });
     expect(attempts).toBe(2);
   });
@@ -151,6 +152,10 @@ describe('jobs', () => {
   it('are refused under an undefined name', async () => {
     jobs.start();
     await expect(jobs.enqueue('unknown', {})).rejects.toThrow('No job is named "unknown".');
+  });
+
+  it('are defined before the start only', () => {
+    jobs.start();
     expect(() => jobs.define('late', {}, async () => undefined)).toThrow('before jobs are started');
   });
 });
