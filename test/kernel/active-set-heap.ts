@@ -3,7 +3,7 @@
 import { getHeapSpaceStatistics } from 'node:v8';
 import { ActiveSet, type ActiveSetEntry } from '../../src/kernel/active-set.ts';
 
-const members = 50_000;
+const memberCount = 50_000;
 const collect = globalThis.gc as (options?: { type: 'minor' }) => void;
 const oldBytes = () =>
   getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')?.space_used_size ?? 0;
@@ -12,9 +12,9 @@ const set = new ActiveSet<object>();
 const entries: ActiveSetEntry<object>[] = [];
 collect();
 const bytesBefore = oldBytes();
-for (let count = 1; count <= members; count += 1) {
+for (let count = 1; count <= memberCount; count += 1) {
   entries.push(set.add(Array.from({ length: 120 }, () => count)));
   if (entries.length > 32) set.delete(entries.shift() as ActiveSetEntry<object>);
   if (count % 5_000 === 0) collect({ type: 'minor' });
 }
-process.stdout.write(((oldBytes() - bytesBefore) / members).toFixed(0));
+process.stdout.write(((oldBytes() - bytesBefore) / memberCount).toFixed(0));

@@ -16,11 +16,11 @@ describe('ActiveSet', () => {
 
   test('ignores the second deletion of an entry', () => {
     const set = new ActiveSet<string>();
-    const firstPlace = set.add('a');
+    const entry = set.add('a');
     set.add('b');
-    set.delete(firstPlace);
+    set.delete(entry);
     set.add('c');
-    set.delete(firstPlace);
+    set.delete(entry);
     expect(set.members().sort()).toEqual(['b', 'c']);
   });
 

@@ -30,7 +30,7 @@ describe('withTimeout', () => {
     let reason: unknown;
     const work = (signal: AbortSignal) =>
       new Promise<never>(() => signal.addEventListener('abort', () => (reason = signal.reason)));
-    await withTimeout(work, { ms: 1, error: tooLate }).catch(() => undefined);
+    await expect(withTimeout(work, { ms: 1, error: tooLate })).rejects.toThrow('too late');
     expect(reason).toEqual(tooLate());
   });
 

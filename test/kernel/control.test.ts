@@ -1,6 +1,7 @@
+// The control socket, by which commands call the server that holds the embedded database.
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { connect, createServer } from 'node:net';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { spawn } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,14 +37,22 @@ const handlers = {
 };
 
 describe('the control socket', () => {
-  it('answers each call on a socket that only its owner can open', async () => {
+  it('can be opened by its owner only', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     expect(statSync(path).mode & 0o777).toBe(0o600);
+  });
+
+  it('carries any JSON value both ways', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
     const input = { text: 'line\nbreak ü', list: [1, null] };
     expect(await callControl(path, 'echo', input)).toEqual({ received: input });
     expect(await callControl(path, 'nothing', undefined)).toBeNull();
     const longText = 'x'.repeat(1_000_000);
     expect(await callControl(path, 'echo', longText)).toEqual({ received: longText });
+  });
+
+  it('answers concurrent calls', async () => {
+    control = await serveControl(path, handlers, { log: silentLog });
     expect(await Promise.all([1, 2, 3].map((n) => callControl(path, 'echo', n)))).toEqual(
       [1, 2, 3].map((n) => ({ received: n })),
     );
@@ -114,8 +123,9 @@ describe('the control socket', () => {
   });
 
   it('replaces the socket of a killed server', async () => {
-    const script = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('listening'))`;
-    const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const script =
+      "require('node:net').createServer().listen(process.argv[1], () => console.log('listening'))";
+    const child = spawn(process.execPath, ['-e', script, path], { stdio: ['ignore', 'pipe', 'inherit'] });
     await once(child.stdout, 'data');
     child.kill('SIGKILL');
     await once(child, 'exit');
@@ -125,15 +135,19 @@ describe('the control socket', () => {
     expect(await callControl(path, 'echo', 1)).toEqual({ received: 1 });
   });
 
-  it('keeps the socket of a living server and foreign files', async () => {
+  it('does not replace the socket of a running server', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow(
       'A running server listens',
     );
     expect(await callControl(path, 'echo', 1)).toEqual({ received: 1 });
-    const file = join(folder, 'notes.txt');
-    writeFileSync(file, 'mine');
-    await expect(serveControl(file, handlers, { log: silentLog })).rejects.toThrow(/./);
-    expect(existsSync(file)).toBe(true);
+  });
+
+  it('does not replace a file that is no socket', async () => {
+    writeFileSync(path, 'mine');
+    await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow(
+      `${path} exists and is not a socket.`,
+    );
+    expect(readFileSync(path, 'utf8')).toBe('mine');
   });
 });

@@ -50,7 +50,7 @@ describe('the folder of a setting', () => {
     }
   });
 
-  test('is only checked before a start', async () => {
+  test('is not created by a check', async () => {
     await requireFolder('DATA_PATH', join(folder, 'later', 'deep'));
     expect(existsSync(join(folder, 'later'))).toBe(false);
   });

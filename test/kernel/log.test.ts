@@ -1,3 +1,4 @@
+// Log lines: their form, their level, and what they never show.
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
@@ -17,9 +18,10 @@ function createRecordedLog(level: LogLevel = 'debug') {
   };
 }
 
+const quotedUrl = (file: string) => JSON.stringify(new URL(`../../src/kernel/${file}`, import.meta.url).href);
 const openLog = `
-  import { createLog } from ${JSON.stringify(new URL('../../src/kernel/log.ts', import.meta.url).href)};
-  import { createRedactor } from ${JSON.stringify(new URL('../../src/kernel/secrets/secret.ts', import.meta.url).href)};
+  import { createLog } from ${quotedUrl('log.ts')};
+  import { createRedactor } from ${quotedUrl('secrets/secret.ts')};
   const log = createLog({ level: 'info', redactor: createRedactor() });`;
 
 /** Runs the statements with a `log` on standard output. */

@@ -32,7 +32,7 @@ describe('problem', () => {
     }
   });
 
-  test('the body has exactly the members of the contract', () => {
+  test('a body has exactly the members of the contract', () => {
     const bareProblem = new Problem('not_found', 'route_not_found', 'Nothing here.', {
       details: [],
       cause: new Error('inside'),
@@ -46,6 +46,9 @@ describe('problem', () => {
         request_id: 'req_1',
       },
     });
+  });
+
+  test('a body names the invalid members', () => {
     const detailedProblem = new Problem('bad_request', 'invalid_request', 'No.', {
       param: 'a',
       details: [{ path: 'a', message: 'is required' }],
@@ -61,6 +64,9 @@ describe('problem', () => {
     const problem = asProblem(cause);
     expect(problem).toMatchObject({ status: 500, code: 'internal_error', cause });
     expect(JSON.stringify(renderProblem(problem, 'req_1'))).not.toContain('hunter2');
+  });
+
+  test('asProblem returns a Problem as it is', () => {
     const loginProblem = new Problem('gone', 'login_spent', 'Spent.');
     expect(asProblem(loginProblem)).toBe(loginProblem);
   });

@@ -19,7 +19,7 @@ describe('createRecentLines', () => {
       recentLines.add(`line ${index}`);
       const { lines, next } = recentLines.read(0);
       expect(lines).toEqual(
-        [index - 2, index - 1, index].filter((number) => number >= 0).map((at) => `line ${at}`),
+        [index - 2, index - 1, index].filter((number) => number >= 0).map((number) => `line ${number}`),
       );
       expect(next).toBe(index + 1);
     }

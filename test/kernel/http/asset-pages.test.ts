@@ -110,7 +110,7 @@ describe('a page', () => {
     expect((await get('/docs/changing.html')).body.toString()).toBe('the second');
   });
 
-  test('of a folder is its index, behind a redirect to the slash', async () => {
+  test('of a folder is its index', async () => {
     const redirect = await get('/docs/guides');
     expect([redirect.status, redirect.headers['location']]).toEqual([301, '/docs/guides/']);
     expect((await get('/docs/guides/')).body.toString()).toBe('<h1>Guides</h1>');

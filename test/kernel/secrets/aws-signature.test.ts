@@ -1,4 +1,4 @@
-// The vectors are those of AWS's published test suite for Signature Version 4.
+// Signature Version 4, by the vectors of AWS's published test suite and the examples of its documentation.
 import { describe, expect, test } from 'vitest';
 import { signRequest } from '../../../src/kernel/secrets/aws-signature.ts';
 

@@ -110,25 +110,24 @@ describe('a line of the log', () => {
     });
   });
 
-  test('is scanned whole only where one of its texts would be redacted', () => {
+  test('is suspected where one of its texts would be redacted', () => {
     fc.assert(
       fc.property(
         fc.array(secret, { maxLength: 4 }),
         fc.string({ maxLength: 40 }),
         fc.nat(3),
-        (heldSecret, surroundingText, position) => {
+        (secrets, surroundingText, position) => {
           const redactor = createRedactor();
-          for (const value of heldSecret) redactor.hold(value);
-          const text = `${surroundingText}${heldSecret[position] ?? ''}${surroundingText}`;
-          return redactor.hide(text) === text || redactor.suspects(JSON.stringify({ text }));
+          for (const value of secrets) redactor.hold(value);
+          const text = `${surroundingText}${secrets[position] ?? ''}${surroundingText}`;
+          expect(redactor.hide(text) === text || redactor.suspects(JSON.stringify({ text }))).toBe(true);
         },
       ),
       { seed, numRuns: 2_000 },
     );
-    expect(seed).toBeGreaterThan(0);
   });
 
-  test('costs less to redact than to write', () => {
+  test('is checked for secrets within 20 µs', () => {
     const redactor = createRedactor();
     for (let count = 0; count < 200; count += 1)
       redactor.hold(`secret-${count}-${Math.sin(count).toString(36).slice(2)}`);
@@ -146,7 +145,7 @@ describe('a line of the log', () => {
     let suspectCount = 0;
     for (let count = 0; count < 100_000; count += 1) if (redactor.suspects(line)) suspectCount += 1;
     expect(suspectCount).toBe(0);
-    // About 30 ms here; the limit allows for busy machines.
+    // 0.3 µs a line on an idle machine; the limit allows for a busy one.
     expect(performance.now() - startedMs).toBeLessThan(2_000);
   });
 });
