@@ -21,7 +21,6 @@ import {
   startEvents,
   startScriptedServer,
   textParts,
-  writeEvents,
 } from './scripted-server.ts';
 
 let server: ScriptedServer;

@@ -145,7 +145,7 @@ describe('the AI SDK with client.model', () => {
     expect(output).toEqual({ city: expect.any(String) });
   });
 
-  test('gets the reasoning, the usage and the time of an answer', async () => {
+  test('gets the reasoning and the metadata of an answer', async () => {
     const { finalStep, text, usage } = await generateText({
       model: client.model('local/echo'),
       prompt: '@reasoning They greet me.\nGood morning',
