@@ -1,17 +1,17 @@
 // `townhall call` in a process of its own, beside a running gateway and a running agent.
-import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { readOperations } from '../../src/cli/call/operations.ts';
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
-import { entry, townhall } from './townhall.ts';
+import { listen } from '../support/listen.ts';
+import { hasTerminal, spawnOnTerminal } from './terminal.ts';
+import { runTownhall, type RunResult } from './townhall.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 let folder: string;
@@ -29,68 +29,67 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-async function call(
-  words: string[],
-  { token, input }: { token?: string; input?: string } = {},
-): Promise<{ code: number | string; screen: string }> {
-  const command = townhall(['call', ...words], {
-    cwd: folder,
-    env: token === undefined ? {} : { TOWNHALL_TOKEN: token },
-    ...(input !== undefined && { input }),
-  });
-  const code = await command.ended;
-  return { code, screen: command.screen() };
+interface CallOptions {
+  token?: string;
+  input?: string;
 }
-const hasScript = spawnSync('script', ['--version']).status === 0;
 
-/** A server that counts requests: a call to it would be a paid one. */
-async function startCountingServer(): Promise<{ url: string; requests(): number; close(): void }> {
+function call(words: string[], { token, input = '' }: CallOptions = {}): Promise<RunResult> {
+  const env = token === undefined ? undefined : { TOWNHALL_TOKEN: token };
+  return runTownhall(['call', ...words], { cwd: folder, input, ...(env && { env }) });
+}
+
+const callGateway = (words: string[], options?: CallOptions) =>
+  call(['gateway', ...words, '--url', world.url], options);
+
+/** A server of one test that counts requests: a call to it would be a paid one. */
+async function startCountingServer(): Promise<{ url: string; requests(): number }> {
   let requests = 0;
   const server = createServer((_request, response) => {
     requests += 1;
     response.writeHead(200, { 'content-type': 'audio/wav' }).end('RIFF');
   });
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    requests: () => requests,
-    close: () => void server.close(),
-  };
+  onTestFinished(() => void server.close());
+  const { url } = await listen(server);
+  return { url, requests: () => requests };
 }
-const gateway = (words: string[], options?: Parameters<typeof call>[1]) =>
-  call(['gateway', ...words, '--url', world.url], options);
 
 describe('townhall call', () => {
   test.each(['', '.', '..'])('refuses %j as a path parameter before sending anything', async (value) => {
     const server = await startCountingServer();
-    try {
-      const outcome = await call(['agent', 'sessions.get', `sessionId=${value}`, '--url', server.url]);
-      expect(outcome).toMatchObject({
-        code: 2,
-        screen: expect.stringContaining(`sessionId cannot be "${value}"`),
-      });
-      expect(server.requests()).toBe(0);
-    } finally {
-      server.close();
-    }
+    const result = await call(['agent', 'sessions.get', `sessionId=${value}`, '--url', server.url]);
+    expect(result).toMatchObject({
+      code: 2,
+      screen: expect.stringContaining(`sessionId cannot be "${value}"`),
+    });
+    expect(server.requests()).toBe(0);
   });
 
-  test('logs in with a body from standard input and uses the session', async () => {
-    const login = await gateway(['admin.login', '--body', '-', '--json'], {
+  /** Logs in as the administrator; returns the token of the session. */
+  async function loginAdmin(): Promise<string> {
+    const login = await callGateway(['admin.login', '--body', '-', '--json'], {
       input: JSON.stringify({ admin_id: testAdministrator.adminId, password: testAdministrator.password }),
     });
     expect(login.code).toBe(0);
-    const { session_token: token } = JSON.parse(login.screen) as { session_token: string };
+    return (JSON.parse(login.screen) as { session_token: string }).session_token;
+  }
 
+  test('uses the session of a login with a body from standard input', async () => {
+    const token = await loginAdmin();
     expect(
-      await gateway(['env.upsertVariable', 'key=ACME_API_KEY', 'value=sk-acme-0123456789-1234'], { token }),
+      await callGateway(['env.upsertVariable', 'key=ACME_API_KEY', 'value=sk-acme-0123456789-1234'], {
+        token,
+      }),
     ).toMatchObject({ code: 0, screen: expect.stringContaining('"key": "ACME_API_KEY"') });
-    const variables = JSON.parse((await gateway(['env.listVariables', '--json'], { token })).screen) as {
+    const variables = JSON.parse((await callGateway(['env.listVariables', '--json'], { token })).screen) as {
       items: { key: string }[];
     };
     expect(variables.items.map(({ key }) => key)).toContain('ACME_API_KEY');
+  });
 
-    const bureau = await gateway(
+  test('sends the members with their JSON types', async () => {
+    const token = await loginAdmin();
+    const bureau = await callGateway(
       [
         'bureaus.createBureau',
         'server_url=https://shop.example/townhall',
@@ -104,18 +103,22 @@ describe('townhall call', () => {
       limits: { requests_per_minute: 7 },
     });
     const page = JSON.parse(
-      (await gateway(['bureaus.listBureaus', 'limit=1', '--json'], { token })).screen,
+      (await callGateway(['bureaus.listBureaus', 'limit=1', '--json'], { token })).screen,
     ) as { next_cursor: string | null };
     expect(page.next_cursor).toEqual(expect.any(String));
   });
 
-  test('prints an answer for reading and a stream as it arrives', async () => {
+  test('indents an answer without --json', async () => {
     const token = world.userToken;
-    const answer = await gateway(['ai.generateText', 'model=local/echo', 'prompt=How do I log in?'], {
+    const answer = await callGateway(['ai.generateText', 'model=local/echo', 'prompt=How do I log in?'], {
       token,
     });
     expect(answer).toMatchObject({ code: 0, screen: expect.stringContaining('\n  "') });
-    const stream = await gateway(
+  });
+
+  test('prints the events of a stream', async () => {
+    const token = world.userToken;
+    const stream = await callGateway(
       [
         'ai.createChatCompletion',
         'model=local/echo',
@@ -126,8 +129,12 @@ describe('townhall call', () => {
     );
     expect(stream.code).toBe(0);
     expect(stream.screen.trimEnd().split('\n').at(-1)).toBe('data: [DONE]');
+  });
+
+  test('takes a path parameter with a slash', async () => {
+    const token = world.userToken;
     expect(
-      JSON.parse((await gateway(['ai.getModel', 'model_id=local/echo', '--json'], { token })).screen),
+      JSON.parse((await callGateway(['ai.getModel', 'model_id=local/echo', '--json'], { token })).screen),
     ).toMatchObject({ id: 'local/echo' });
   });
 
@@ -140,20 +147,23 @@ describe('townhall call', () => {
   test('writes audio into a new file readable by its owner only', async () => {
     const token = world.userToken;
     const file = join(folder, 'speech.wav');
-    expect(await gateway([...speech, '--output', file], { token })).toMatchObject({ code: 0, screen: '' });
+    expect(await callGateway([...speech, '--output', file], { token })).toMatchObject({
+      code: 0,
+      screen: '',
+    });
     expect((await readFile(file)).subarray(0, 4).toString()).toBe('RIFF');
     expect((await stat(file)).mode & 0o777).toBe(0o600);
   });
 
   test('writes audio into a pipe', async () => {
-    const { code, screen } = await gateway(speech, { token: world.userToken });
+    const { code, screen } = await callGateway(speech, { token: world.userToken });
     expect(code).toBe(0);
     expect(screen.slice(0, 4)).toBe('RIFF');
   });
 
   test('removes the file of a call that the server refuses', async () => {
     const file = join(folder, 'refused.wav');
-    expect(await gateway([...speech, '--output', file])).toMatchObject({
+    expect(await callGateway([...speech, '--output', file])).toMatchObject({
       code: 1,
       screen: expect.stringContaining('401'),
     });
@@ -170,44 +180,21 @@ describe('townhall call', () => {
     });
     expect(paidServer.requests()).toBe(0);
     expect(await readFile(file, 'utf8')).toBe('kept');
-    paidServer.close();
   });
 
-  test.skipIf(!hasScript)('makes no call for audio on a terminal', async () => {
+  test.skipIf(!hasTerminal)('makes no call for audio on a terminal', async () => {
     const paidServer = await startCountingServer();
-    const words = [
-      process.execPath,
-      entry,
-      'call',
-      'gateway',
-      'ai.synthesizeSpeech',
-      'text=hello',
-      '--url',
-      paidServer.url,
-    ];
-    const child = spawn(
-      'script',
-      [
-        '--quiet',
-        '--return',
-        '--echo',
-        'never',
-        '--command',
-        words.map((word) => `'${word}'`).join(' '),
-        '/dev/null',
-      ],
-      { cwd: folder },
-    );
+    const words = ['call', 'gateway', 'ai.synthesizeSpeech', 'text=hello', '--url', paidServer.url];
+    const child = spawnOnTerminal(words, { cwd: folder });
     let screen = '';
     child.stdout.on('data', (piece: Buffer) => (screen += piece.toString('utf8')));
     const [code] = (await once(child, 'close')) as [number];
     expect(screen).toMatch(/audio\/wav.*--output FILE/s);
     expect(code).toBe(2);
     expect(paidServer.requests()).toBe(0);
-    paidServer.close();
   });
 
-  test('calls an agent with the members of its paths and its queries', async () => {
+  test('calls the operations of an agent', async () => {
     const urlFlags = ['--url', agent.url];
     const token = agent.token;
     const { id } = JSON.parse(
@@ -229,18 +216,24 @@ describe('townhall call', () => {
   });
 
   test('prints the code, message, member and request id of an error', async () => {
-    const refusal = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi'], {
+    const refusal = await callGateway(['ai.generateText', 'model=local/nothing', 'prompt=hi'], {
       token: world.userToken,
     });
     expect(refusal.code).toBe(1);
     expect(refusal.screen).toMatch(
       /^townhall call: 404 model_not_found: .+ \(model\) \[req_[0-9a-z]{26}\]\n$/,
     );
-    const asJson = await gateway(['ai.generateText', 'model=local/nothing', 'prompt=hi', '--json'], {
+  });
+
+  test('prints an error as JSON with --json', async () => {
+    const asJson = await callGateway(['ai.generateText', 'model=local/nothing', 'prompt=hi', '--json'], {
       token: world.userToken,
     });
     expect(JSON.parse(asJson.screen)).toMatchObject({ error: { code: 'model_not_found' } });
-    expect(await gateway(['accounts.getMe'])).toMatchObject({
+  });
+
+  test('exits with 1 without the credential that an operation needs', async () => {
+    expect(await callGateway(['accounts.getMe'])).toMatchObject({
       code: 1,
       screen: expect.stringContaining('401'),
     });
@@ -261,11 +254,11 @@ describe('townhall call', () => {
     ['two bodies', ['gateway', 'env.upsertVariable', 'key=A', '--body', '{}'], 'not by both'],
     ['a body where none belongs', ['gateway', 'accounts.getMe', '--body', '{}'], 'has no body'],
     ['an address that is none', ['gateway', 'accounts.getMe', '--url', 'localhost'], '--url'],
-  ])('refuses %s without calling the server', async (_what, words, sentence) => {
+  ])('refuses %s without calling the server', async (_title, words, sentence) => {
     expect(await call(words)).toMatchObject({ code: 2, screen: expect.stringContaining(sentence) });
   });
 
-  test('sends the credential of a local edition to this machine only', async () => {
+  test('sends the credential of a local edition only when it is named', async () => {
     await mkdir(join(folder, 'data'), { recursive: true });
     await writeFile(join(folder, 'data/local.token'), 'th_usr_local\n');
     const authorizations: (string | undefined)[] = [];
@@ -273,13 +266,12 @@ describe('townhall call', () => {
       authorizations.push(headers.authorization);
       answer.writeHead(200, { 'content-type': 'application/json' }).end('{}');
     });
-    await once(server.listen(0, '127.0.0.1'), 'listening');
-    const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    expect((await call(['gateway', 'accounts.getMe', '--url', baseUrl])).code).toBe(0);
+    onTestFinished(() => void server.close());
+    const { url } = await listen(server);
+    expect((await call(['gateway', 'accounts.getMe', '--url', url])).code).toBe(0);
     expect(
-      (await call(['gateway', 'accounts.getMe', '--url', baseUrl, '--token-file', 'data/local.token'])).code,
+      (await call(['gateway', 'accounts.getMe', '--url', url, '--token-file', 'data/local.token'])).code,
     ).toBe(0);
-    server.close();
     expect(authorizations).toEqual([undefined, 'Bearer th_usr_local']);
   });
 
@@ -290,7 +282,7 @@ describe('townhall call', () => {
     });
   });
 
-  test('lists every operation and describes one without calling it', async () => {
+  test('lists every operation', async () => {
     const listResult = await call(['gateway']);
     const operations = await readOperations('gateway');
     expect(
@@ -299,6 +291,9 @@ describe('townhall call', () => {
         .split('\n')
         .map((line) => line.split(' ', 1)[0]),
     ).toEqual(operations.map(({ operationId }) => operationId));
+  });
+
+  test('describes an operation without calling it', async () => {
     const description = await call(['gateway', 'credits.grantCredits', '--describe']);
     expect(description.screen).toMatch(
       /POST \/v1\/credits\/grant, with adminSession[^]*\n {2}user_id +string, required: The id of a user/,

@@ -8,19 +8,25 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { optionsOf } from '../../src/cli/command-line/command.ts';
 import { commands } from '../../src/cli/commands.ts';
-import { databaseEnv, makeDatabase } from '../support/databases.ts';
-import type { DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 import { runCommandLine } from './in-process.ts';
-import { entry, townhall } from './townhall.ts';
+import { entry, runTownhall, townhall, type Run } from './townhall.ts';
 
 const shell = promisify(execFile);
 
 let folder: string;
+let place: DatabasePlace;
+let databaseSettings: Record<string, string>;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-cli-'));
+  place = await makeDatabase();
+  databaseSettings = { ...databaseEnv(place.options), TOWNHALL_MASTER_KEY: testMasterKey };
 });
-afterAll(() => rm(folder, { recursive: true, force: true }));
+afterAll(async () => {
+  await place?.remove();
+  await rm(folder, { recursive: true, force: true });
+});
 
 describe('the command line', () => {
   test.each(commands.map(({ name }) => name))('explains %s with --help', async (name) => {
@@ -92,33 +98,29 @@ describe('the command line', () => {
     [0, ['gateway', '--help'], 'townhall gateway'],
     [2, ['gateway', '--nonsense', '1'], '--nonsense'],
   ])('exits with the code %i for %j', async (code, words, sentence) => {
-    const run = townhall(words, { cwd: folder });
-    expect(await run.ended).toBe(code);
-    expect(run.screen()).toContain(sentence);
+    const result = await runTownhall(words, { cwd: folder });
+    expect(result).toMatchObject({ code, screen: expect.stringContaining(sentence) });
   });
 });
 
 describe('standard output', () => {
-  /** Runs the command in a shell; returns its exit code and its standard error. */
-  const runAndPrint = async (
-    words: string,
-    destination: string,
-  ): Promise<{ code: number; complaints: string }> => {
+  /** Runs the command in a shell, with its output to the destination. */
+  async function runInShell(words: string, destination: string): Promise<{ code: number; stderr: string }> {
     const script = `set -o pipefail; ${process.execPath} ${entry} ${words} ${destination}`;
     const result = await shell('bash', ['-c', script], { cwd: folder }).catch(
       (error: unknown) => error as { code: number; stderr: string },
     );
-    return { code: 'code' in result ? result.code : 0, complaints: result.stderr };
-  };
+    return { code: 'code' in result ? result.code : 0, stderr: result.stderr };
+  }
 
   test('may be closed by its reader', async () => {
-    expect(await runAndPrint('doctor', '| true')).toEqual({ code: 0, complaints: '' });
+    expect(await runInShell('doctor', '| true')).toEqual({ code: 0, stderr: '' });
   });
 
   test('fails the command when it cannot be written', async () => {
-    const { code, complaints } = await runAndPrint('--help', '> /dev/full');
+    const { code, stderr } = await runInShell('--help', '> /dev/full');
     expect(code).toBe(1);
-    expect(complaints).toMatch(/^townhall: standard output cannot be written to: .*\n$/);
+    expect(stderr).toMatch(/^townhall: standard output cannot be written to: .*\n$/);
   });
 });
 
@@ -146,31 +148,28 @@ describe('a command on existing data', () => {
   });
 
   test('creates no database: admin reset', async () => {
-    const run = townhall(['admin', 'reset', '--admin-id', 'ada', '--password-stdin'], {
+    const { code, screen } = await runTownhall(['admin', 'reset', '--admin-id', 'ada', '--password-stdin'], {
       cwd,
       env: { HOME: folder },
       input: 'a long enough one',
     });
-    expect(await run.ended).toBe(1);
-    expect(run.screen()).toContain('There is no database at ./data/townhall.db');
+    expect(code).toBe(1);
+    expect(screen).toContain('There is no database at ./data/townhall.db');
     expect(await readdir(cwd)).toEqual([]);
   });
 });
 
-describe('townhall gateway', () => {
-  let place: DatabasePlace;
-  let databaseSettings: Record<string, string>;
-  beforeAll(async () => {
-    place = await makeDatabase();
-    databaseSettings = { ...databaseEnv(place.options), TOWNHALL_MASTER_KEY: testMasterKey };
+/** Starts a gateway on the database of this file. */
+function startGateway(...words: string[]): Run {
+  return townhall(['gateway', '--port', '0', '--host', '127.0.0.1', ...words], {
+    cwd: folder,
+    env: databaseSettings,
   });
-  afterAll(() => place?.remove());
+}
 
+describe('townhall gateway', () => {
   test('logs one listening line and exits with 0 on SIGTERM', async () => {
-    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
-      cwd: folder,
-      env: databaseSettings,
-    });
+    const run = startGateway();
     const [, url] = await run.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
     expect((await fetch(`${url}/ready`)).status).toBe(200);
     run.process.kill('SIGTERM');
@@ -184,89 +183,76 @@ describe('townhall gateway', () => {
   });
 
   test('names the setting of a port in use', async () => {
-    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
-      cwd: folder,
-      env: databaseSettings,
-    });
+    const run = startGateway();
     const [, port = ''] = await run.waitFor(/"url":"http:\/\/127\.0\.0\.1:(\d+)"/);
-    const cwd = await mkdtemp(join(folder, 'second-'));
-    const secondGateway = townhall(['gateway', '--port', port, '--host', '127.0.0.1'], { cwd });
-    const metrics = townhall(['gateway', '--port', '0', '--metrics-port', port], {
-      cwd: await mkdtemp(join(folder, 'third-')),
-    });
-    const agent = townhall(['agent', '--port', port, '--gateway-token-file', 'token'], { cwd });
-    expect(await secondGateway.ended).toBe(1);
-    expect(secondGateway.screen()).toMatch(new RegExp(`The port ${port} is taken.* with PORT;`));
-    expect(await metrics.ended).toBe(1);
-    expect(metrics.screen()).toContain('with METRICS_PORT;');
-    expect(await agent.ended).toBe(1);
-    expect(agent.screen()).toContain('with AGENT_PORT;');
+    const commandLines = {
+      PORT: ['gateway', '--port', port, '--host', '127.0.0.1'],
+      METRICS_PORT: ['gateway', '--port', '0', '--metrics-port', port],
+      AGENT_PORT: ['agent', '--port', port, '--gateway-token-file', 'token'],
+    };
+    for (const [setting, words] of Object.entries(commandLines)) {
+      const cwd = await mkdtemp(join(folder, 'second-'));
+      const { code, screen } = await runTownhall(words, { cwd });
+      expect(code, setting).toBe(1);
+      expect(screen).toMatch(new RegExp(`The port ${port} is taken.* with ${setting};`));
+    }
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
   });
 
   test('logs the listening line at any level', async () => {
-    const run = townhall(['gateway', '--port', '0', '--host', '127.0.0.1', '--log-level', 'error'], {
-      cwd: folder,
-      env: databaseSettings,
-    });
+    const run = startGateway('--log-level', 'error');
     await run.waitFor(/"url":"http/);
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
     expect(run.screen().trim().split('\n')).toHaveLength(1);
   });
+});
 
-  test('sets up an administrator from a pipe, with and without a running server', async () => {
-    const setup = townhall(['admin', 'setup', '--admin-id', 'root', '--password-stdin', '--json'], {
+describe('townhall admin', () => {
+  /** Types the password on standard input. */
+  const runAdmin = (password: string, action: 'setup' | 'reset', adminId: string, ...words: string[]) =>
+    runTownhall(['admin', action, '--admin-id', adminId, '--password-stdin', ...words], {
       cwd: folder,
       env: databaseSettings,
-      input: 'twelve chars\n',
+      input: password,
     });
-    expect(await setup.ended, setup.screen()).toBe(0);
-    expect(setup.screen()).toContain('{"action":"setup","admin_id":"root"}');
 
-    const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
-      cwd: folder,
-      env: databaseSettings,
+  /** The status of a login as the administrator `root`. */
+  async function login(url: string, password: string): Promise<number> {
+    const { status } = await fetch(`${url}/v1/admin/login`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ admin_id: 'root', password }),
     });
-    const [, url] = await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
-    const logIn = async (password: string): Promise<number> => {
-      const body = JSON.stringify({ admin_id: 'root', password });
-      return (
-        await fetch(`${url}/v1/admin/login`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json' },
-          body,
-        })
-      ).status;
-    };
-    expect(await logIn('twelve chars')).toBe(200);
-    const reset = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
-      cwd: folder,
-      env: databaseSettings,
-      input: 'another twelve characters\n',
-    });
-    expect(await reset.ended, reset.screen()).toBe(0);
-    expect(await logIn('twelve chars')).toBe(401);
-    expect(await logIn('another twelve characters')).toBe(200);
+    return status;
+  }
+
+  test('sets up an administrator, also beside a running server', async () => {
+    const setup = await runAdmin('twelve chars\n', 'setup', 'root', '--json');
+    expect(setup.code, setup.screen).toBe(0);
+    expect(setup.screen).toContain('{"action":"setup","admin_id":"root"}');
+    const server = startGateway();
+    const [, url = ''] = await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/);
+    expect(await login(url, 'twelve chars')).toBe(200);
+    const reset = await runAdmin('another twelve characters\n', 'reset', 'root');
+    expect(reset.code, reset.screen).toBe(0);
+    expect(await login(url, 'twelve chars')).toBe(401);
+    expect(await login(url, 'another twelve characters')).toBe(200);
     server.process.kill('SIGTERM');
     expect(await server.ended).toBe(0);
   });
 
-  test('refuses a short password and a second setup', async () => {
-    const shortRun = townhall(['admin', 'reset', '--admin-id', 'root', '--password-stdin'], {
-      cwd: folder,
-      env: databaseSettings,
-      input: 'eleven char',
-    });
-    expect(await shortRun.ended).toBe(1);
-    expect(shortRun.screen()).toContain('12');
-    const secondRun = townhall(['admin', 'setup', '--admin-id', 'other', '--password-stdin'], {
-      cwd: folder,
-      env: databaseSettings,
-      input: 'a long enough one',
-    });
-    expect(await secondRun.ended).toBe(1);
-    expect(secondRun.screen()).not.toContain('    at ');
+  test('refuses a short password', async () => {
+    const { code, screen } = await runAdmin('eleven char', 'reset', 'root');
+    expect(code).toBe(1);
+    expect(screen).toContain('at least 12 characters');
+  });
+
+  test('refuses a second setup', async () => {
+    const { code, screen } = await runAdmin('a long enough one', 'setup', 'other');
+    expect(code).toBe(1);
+    expect(screen).toContain('townhall admin reset');
+    expect(screen).not.toContain('    at ');
   });
 });

@@ -6,13 +6,13 @@ import { createGatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { testAdministrator } from '../support/gateway.ts';
 import { listKeys } from './env-keys.ts';
-import { townhall } from './townhall.ts';
+import { runTownhall, townhall } from './townhall.ts';
 
 // Starts six processes one after the other; the limit allows for a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
-const administrator = { ADMIN_ID: 'admin', ADMIN_PASSWORD: 'a password for tests only' };
 const keys = [newMasterKey(), newMasterKey(), newMasterKey()] as const;
 
 let folder: string;
@@ -29,9 +29,10 @@ afterAll(async () => {
 });
 
 const rewrap = async (env: Record<string, string>): Promise<{ rewrapped: number; kid: string }> => {
-  const run = townhall(['env', 'rewrap', '--json'], { cwd: folder, env: { ...databaseSettings, ...env } });
-  expect(await run.ended, run.screen()).toBe(0);
-  return JSON.parse(run.screen()) as { rewrapped: number; kid: string };
+  const options = { cwd: folder, env: { ...databaseSettings, ...env } };
+  const { code, screen } = await runTownhall(['env', 'rewrap', '--json'], options);
+  expect(code, screen).toBe(0);
+  return JSON.parse(screen) as { rewrapped: number; kid: string };
 };
 
 describe('townhall env rewrap', () => {
@@ -40,12 +41,17 @@ describe('townhall env rewrap', () => {
     const firstRewrap = await rewrap({ TOWNHALL_MASTER_KEY: keys[0] });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], {
       cwd: folder,
-      env: { ...databaseSettings, ...bothKeys, ...administrator },
+      env: {
+        ...databaseSettings,
+        ...bothKeys,
+        ADMIN_ID: testAdministrator.adminId,
+        ADMIN_PASSWORD: testAdministrator.password,
+      },
     });
     const url = (await server.waitFor(/"url":"(http:\/\/127\.0\.0\.1:\d+)"/))[1] ?? '';
     const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login({
-      admin_id: 'admin',
-      password: administrator.ADMIN_PASSWORD,
+      admin_id: testAdministrator.adminId,
+      password: testAdministrator.password,
     });
     const admin = createGatewayClient({ baseUrl: url, token });
     await admin.env.importVariables({ content: 'ONE=CANARY-first-value\nTWO=CANARY-second-value' });
@@ -65,18 +71,18 @@ describe('townhall env rewrap', () => {
   });
 
   test('explains a failure without the key', async () => {
-    const run = townhall(['env', 'rewrap'], {
+    const { code, screen } = await runTownhall(['env', 'rewrap'], {
       cwd: folder,
       env: { ...databaseSettings, TOWNHALL_MASTER_KEY: keys[0] },
     });
-    expect(await run.ended).toBe(2);
-    expect(run.screen()).toContain('Nothing was changed');
+    expect(code).toBe(2);
+    expect(screen).toContain('Nothing was changed');
   });
 
   test.each([[['env']], [['env', 'list']], [['env', 'rewrap', '--nonsense']]])(
     'refuses %j',
     async (words) => {
-      expect(await townhall(words, { cwd: folder }).ended).toBe(2);
+      expect((await runTownhall(words, { cwd: folder })).code).toBe(2);
     },
   );
 });

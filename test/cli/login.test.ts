@@ -1,13 +1,13 @@
-// `townhall login` and `townhall logout` against a scripted gateway: what they show, store and remove.
-import { once } from 'node:events';
+// `townhall login` and `townhall logout` against a scripted gateway: what they show, store and
+// remove.
 import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { listen } from '../support/listen.ts';
 import { runInProcess, type CommandResult } from './in-process.ts';
-import { townhall } from './townhall.ts';
+import { runTownhall, townhall, type RunResult } from './townhall.ts';
 
 let folder: string;
 let url: string;
@@ -63,8 +63,7 @@ const server = createServer((request, response) => {
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-login-'));
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  ({ url } = await listen(server));
 });
 afterAll(async () => {
   server.close();
@@ -96,7 +95,7 @@ describe('townhall login', () => {
     expect(requests.filter(({ path }) => path.endsWith('/result'))).toHaveLength(3);
   });
 
-  test('stores the token in a file of its owner alone', async () => {
+  test('stores the token in a file that only its owner can read', async () => {
     const { output } = await login();
     expect(output.join('\n')).toContain('ada@example.com');
     expect(output.join('\n')).not.toContain('th_usr_first');
@@ -145,7 +144,7 @@ describe('townhall login', () => {
     await expect(run('login', '--url', 'http://models.example.com')).rejects.toThrow(/https/);
   });
 
-  test('leaves nothing behind after Ctrl-C', async () => {
+  test('stores nothing after Ctrl-C', async () => {
     polls = [refusal(400, 'authorization_pending')];
     const command = townhall(['login', '--url', url, '--no-browser'], { cwd: folder });
     await command.waitFor(/Waiting/);
@@ -157,14 +156,11 @@ describe('townhall login', () => {
 });
 
 describe('townhall login --admin', () => {
-  const loginAsAdmin = async (): Promise<{ code: number | string; screen: string }> => {
-    const command = townhall(
+  const loginAsAdmin = (): Promise<RunResult> =>
+    runTownhall(
       ['login', '--admin', '--url', url, '--profile', 'shop', '--admin-id', 'ada', '--password-stdin'],
       { cwd: folder, env: { XDG_CONFIG_HOME: folder }, input: 'correct horse battery\n' },
     );
-    const code = await command.ended;
-    return { code, screen: command.screen() };
-  };
   const adminFile = (): string => join(folder, 'townhall/tokens/shop.admin.token');
 
   test('stores the session beside the user token', async () => {

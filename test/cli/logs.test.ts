@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../support/provider.ts';
-import { townhall, type Run } from './townhall.ts';
+import { runTownhall, townhall, type Run, type RunResult } from './townhall.ts';
 
 const failedLine = {
   level: 'info',
@@ -36,12 +36,11 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true }));
 
-async function runLogs(
+function runLogs(
   words: string[],
   options: { input?: string; env?: Record<string, string> } = {},
-): Promise<{ code: number | string; screen: string }> {
-  const run = townhall(['logs', ...words], { cwd: folder, ...options });
-  return { code: await run.ended, screen: run.screen() };
+): Promise<RunResult> {
+  return runTownhall(['logs', ...words], { cwd: folder, ...options });
 }
 
 describe('townhall logs of a file or a pipe', () => {
@@ -70,9 +69,11 @@ describe('townhall logs of a file or a pipe', () => {
   });
 });
 
-test('says so when no local edition runs with the data', async () => {
-  const { code, screen } = await runLogs([]);
-  expect([code, screen]).toEqual([1, expect.stringContaining('No local edition runs with the data at')]);
+describe('townhall logs without a running local edition', () => {
+  test('names the folder of the data', async () => {
+    const { code, screen } = await runLogs([]);
+    expect([code, screen]).toEqual([1, expect.stringContaining('No local edition runs with the data at')]);
+  });
 });
 
 describe('townhall logs of a running local edition', () => {
@@ -114,7 +115,7 @@ describe('townhall logs of a running local edition', () => {
     });
   }
 
-  test('finds a failed call by its id with the words of the provider', async () => {
+  test('shows a failed call by its id with the message of the provider', async () => {
     const response = await callBrokenModel();
     const requestId = response.headers.get('x-request-id') ?? '';
     await response.text();
@@ -137,7 +138,7 @@ describe('townhall logs of a running local edition', () => {
     expect(screen).not.toContain('CANARY');
   });
 
-  test('leaves what the screen shows to warnings and errors', () => {
+  test('has more lines than the screen of the server', () => {
     expect(server.screen()).not.toContain('"msg":"request"');
   });
 

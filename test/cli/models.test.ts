@@ -4,11 +4,10 @@ import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { databaseEnv, makeDatabase } from '../support/databases.ts';
-import type { DatabasePlace } from '../support/databases.ts';
+import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 import { startProvider, type ScriptedProvider } from '../support/provider.ts';
-import { townhall } from './townhall.ts';
+import { runTownhall, townhall } from './townhall.ts';
 
 const key = 'CANARY-7a1b-key';
 
@@ -21,20 +20,21 @@ describe('townhall models check', () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
     place = await makeDatabase();
     provider = await startProvider();
-    const databaseSettings: Record<string, string> = {
+    env = {
       ...databaseEnv(place.options),
       TOWNHALL_MASTER_KEY: testMasterKey,
+      MODELS_FILE: join(folder, 'models.json'),
+      ACME_API_KEY: key,
     };
-    env = { ...databaseSettings, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key };
   });
   afterAll(async () => {
-    await provider.close();
-    await place.remove();
+    await provider?.close();
+    await place?.remove();
     await rm(folder, { recursive: true, force: true });
   });
 
   /** Writes a models file with a provider for each script, and one whose key is not set. */
-  async function declare(
+  async function writeModelsFile(
     scripts: Record<string, string>,
     members: Record<string, unknown>[] = [],
   ): Promise<void> {
@@ -58,16 +58,16 @@ describe('townhall models check', () => {
   }
 
   test('exits with 0 when all configured providers answer', async () => {
-    await declare({ acme: 'ok' });
-    const run = townhall(['models', 'check'], { cwd: folder, env });
-    expect(await run.ended, run.screen()).toBe(0);
-    expect(run.screen()).toMatch(/^acme is well: acme\/one answers, after \d+ ms\.$/m);
-    expect(run.screen()).toMatch(/^Not configured: .*idle \(IDLE_KEY is not set\).*\.$/m);
-    expect(run.screen()).toContain('openai (OPENAI_API_KEY is not set)');
+    await writeModelsFile({ acme: 'ok' });
+    const { code, screen } = await runTownhall(['models', 'check'], { cwd: folder, env });
+    expect(code, screen).toBe(0);
+    expect(screen).toMatch(/^acme is well: acme\/one answers, after \d+ ms\.$/m);
+    expect(screen).toMatch(/^Not configured: .*idle \(IDLE_KEY is not set\).*\.$/m);
+    expect(screen).toContain('openai (OPENAI_API_KEY is not set)');
   });
 
   test('names each failure without a key', async () => {
-    await declare(
+    await writeModelsFile(
       {
         well: 'ok',
         keyless: 'status?code=401',
@@ -88,9 +88,9 @@ describe('townhall models check', () => {
       ],
     );
     const callCount = provider.calls.length;
-    const run = townhall(['models', 'check', '--json'], { cwd: folder, env });
-    expect(await run.ended, run.screen()).toBe(1);
-    const checks = JSON.parse(run.screen()) as {
+    const { code, screen } = await runTownhall(['models', 'check', '--json'], { cwd: folder, env });
+    expect(code, screen).toBe(1);
+    const checks = JSON.parse(screen) as {
       provider: string;
       state: string;
       code: string | null;
@@ -123,13 +123,13 @@ describe('townhall models check', () => {
       message: expect.stringContaining('needs client_email and private_key'),
     });
     expect(checkOf('idle')).toMatchObject({ state: 'not_configured' });
-    expect(run.screen()).not.toContain(key);
+    expect(screen).not.toContain(key);
     // Called once each: a retry would hide the failure that the check looks for.
     expect(provider.calls.length - callCount).toBe(5);
   });
 
   test('calls a provider with each of its keys', async () => {
-    await declare({}, [
+    await writeModelsFile({}, [
       {
         id: 'twin',
         kind: 'openai-compatible',
@@ -139,41 +139,44 @@ describe('townhall models check', () => {
     ]);
     provider.answerKey('CANARY-second', { status: 401 });
     const twinKeys = { TWIN_KEY_1: 'CANARY-first', TWIN_KEY_2: 'CANARY-second' };
-    const run = townhall(['models', 'check'], { cwd: folder, env: { ...env, ...twinKeys } });
-    expect(await run.ended, run.screen()).toBe(1);
+    const { code, screen } = await runTownhall(['models', 'check'], {
+      cwd: folder,
+      env: { ...env, ...twinKeys },
+    });
+    expect(code, screen).toBe(1);
     provider.answerKey('CANARY-second');
-    expect(run.screen()).toMatch(/^twin \(TWIN_KEY_1\) is well: twin\/one answers/m);
-    expect(run.screen()).toMatch(/^twin \(TWIN_KEY_2\) is failing: .*refused the key of TWIN_KEY_2/m);
-    expect(run.screen()).not.toContain('TWIN_KEY_3');
-    expect(run.screen()).not.toContain('CANARY');
+    expect(screen).toMatch(/^twin \(TWIN_KEY_1\) is well: twin\/one answers/m);
+    expect(screen).toMatch(/^twin \(TWIN_KEY_2\) is failing: .*refused the key of TWIN_KEY_2/m);
+    expect(screen).not.toContain('TWIN_KEY_3');
+    expect(screen).not.toContain('CANARY');
   });
 
-  test('asks a running server that holds the database', async () => {
-    await declare({ acme: 'ok' });
+  test('runs in the server that holds the database', async () => {
+    await writeModelsFile({ acme: 'ok' });
     const server = townhall(['gateway', '--port', '0', '--host', '127.0.0.1'], { cwd: folder, env });
     await server.waitFor(/"url":"http/);
-    const run = townhall(['models', 'check'], { cwd: folder, env });
-    expect(await run.ended, run.screen()).toBe(0);
-    expect(run.screen()).toContain('acme is well');
+    const { code, screen } = await runTownhall(['models', 'check'], { cwd: folder, env });
+    expect(code, screen).toBe(0);
+    expect(screen).toContain('acme is well');
     server.process.kill('SIGTERM');
     await server.ended;
   });
 
   test('creates no database before the first start', async () => {
-    await declare({ acme: 'ok' });
+    await writeModelsFile({ acme: 'ok' });
     const emptyFolder = await mkdtemp(join(folder, 'empty-'));
-    const run = townhall(['models', 'check'], {
+    const { code, screen } = await runTownhall(['models', 'check'], {
       cwd: emptyFolder,
       env: { HOME: folder, TMPDIR: emptyFolder, MODELS_FILE: join(folder, 'models.json'), ACME_API_KEY: key },
     });
-    expect(await run.ended, run.screen()).toBe(0);
-    expect(run.screen()).toContain('acme is well');
+    expect(code, screen).toBe(0);
+    expect(screen).toContain('acme is well');
     expect(await readdir(emptyFolder)).toEqual([]);
   });
 
   test('refuses unknown names with 2', async () => {
-    const run = townhall(['models', 'absent'], { cwd: folder, env });
-    expect(await run.ended).toBe(2);
-    expect(run.screen()).toContain('townhall models check');
+    const { code, screen } = await runTownhall(['models', 'absent'], { cwd: folder, env });
+    expect(code).toBe(2);
+    expect(screen).toContain('townhall models check');
   });
 });

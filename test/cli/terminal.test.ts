@@ -1,13 +1,11 @@
-// Commands that ask questions, on a real terminal made by `script` of util-linux.
-import { spawn, spawnSync } from 'node:child_process';
+// Commands that ask questions, on a real terminal.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { entry } from './townhall.ts';
+import { hasTerminal, spawnOnTerminal } from './terminal.ts';
 
-const hasScript = spawnSync('script', ['--version']).status === 0;
-if (!hasScript) console.warn('SKIPPED: the terminal tests need `script` of util-linux, which is not here.');
+if (!hasTerminal) console.warn('SKIPPED: the terminal tests need `script` of util-linux, which is not here.');
 
 /** Runs a command on a terminal and types each answer once its question appears. */
 async function runOnTerminal(
@@ -15,15 +13,8 @@ async function runOnTerminal(
   words: readonly string[],
   answers: readonly [question: string, answer: string][],
 ): Promise<{ code: number; screen: string }> {
-  const command = [process.execPath, entry, ...words].map((word) => `'${word}'`).join(' ');
-  const child = spawn(
-    'script',
-    ['--quiet', '--return', '--echo', 'never', '--command', command, '/dev/null'],
-    {
-      cwd: folder,
-      env: { PATH: process.env['PATH'] ?? '', HOME: folder, TERM: 'dumb' },
-    },
-  );
+  const env = { PATH: process.env['PATH'] ?? '', HOME: folder, TERM: 'dumb' };
+  const child = spawnOnTerminal(words, { cwd: folder, env });
   let screen = '';
   let answeredLength = 0;
   const remainingAnswers = [...answers];
@@ -43,7 +34,7 @@ async function runOnTerminal(
 }
 
 // The terminal is under test and not the database, so one engine is enough.
-describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
+describe.skipIf(!hasTerminal || inject('databaseSource')?.engine === 'postgres')(
   'townhall admin, on a terminal',
   () => {
     let folder: string;
@@ -52,56 +43,51 @@ describe.skipIf(!hasScript || inject('databaseSource')?.engine === 'postgres')(
     });
     afterAll(() => rm(folder, { recursive: true, force: true }));
 
-    const setUp = (password: string, repetition = password) =>
+    /** Answers the questions of `townhall admin setup` or `townhall admin reset`. */
+    const runAdmin = (
+      action: 'setup' | 'reset',
+      adminId: string,
+      { password, repetition = password }: { password: string; repetition?: string },
+    ) =>
       runOnTerminal(
         folder,
-        ['admin', 'setup'],
+        ['admin', action],
         [
-          ['Administrator ID:', 'ada'],
+          ['Administrator ID:', adminId],
           ['Password:', password],
           ['Again:', repetition],
         ],
       );
 
     test('setup refuses a password of 11 characters', async () => {
-      const { code, screen } = await setUp('elevenchars');
+      const { code, screen } = await runAdmin('setup', 'ada', { password: 'elevenchars' });
       expect(code).toBe(1);
       expect(screen).toMatch(/12 characters/);
     });
 
     test('setup refuses two different passwords', async () => {
-      const { code, screen } = await setUp('twelve-chars', 'twelve-charz');
+      const { code, screen } = await runAdmin('setup', 'ada', {
+        password: 'twelve-chars',
+        repetition: 'twelve-charz',
+      });
       expect(code).toBe(1);
       expect(screen).toMatch(/differ/);
     });
 
     test('setup asks for the ID and twice for the hidden password', async () => {
-      const { code, screen } = await setUp('twelve-chars');
+      const { code, screen } = await runAdmin('setup', 'ada', { password: 'twelve-chars' });
       expect(screen).toMatch(/administrator ada is set up/);
       expect(screen).not.toContain('twelve-chars');
       expect(code).toBe(0);
     });
 
+    test('setup refuses a second administrator', async () => {
+      const { code } = await runAdmin('setup', 'eve', { password: 'another-password' });
+      expect(code).toBe(1);
+    });
+
     test('reset replaces the credentials of the one administrator', async () => {
-      const secondRun = await runOnTerminal(
-        folder,
-        ['admin', 'setup'],
-        [
-          ['Administrator ID:', 'eve'],
-          ['Password:', 'another-password'],
-          ['Again:', 'another-password'],
-        ],
-      );
-      expect(secondRun.code).toBe(1);
-      const { code, screen } = await runOnTerminal(
-        folder,
-        ['admin', 'reset'],
-        [
-          ['Administrator ID:', 'grace'],
-          ['Password:', 'another-password'],
-          ['Again:', 'another-password'],
-        ],
-      );
+      const { code, screen } = await runAdmin('reset', 'grace', { password: 'another-password' });
       expect(screen).toMatch(/replaced by those of grace/);
       expect(code).toBe(0);
     });

@@ -1,6 +1,5 @@
 // Runs the command line as a user does: in its own process, with its output and exit code.
-import { spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { compileCache } from '../support/compile-cache.ts';
 
@@ -20,11 +19,15 @@ export interface Run {
   ended: Promise<number | string>;
 }
 
+export interface RunOptions {
+  cwd: string;
+  env?: Record<string, string>;
+  /** Standard input; empty by default. */
+  input?: string;
+}
+
 /** Starts `townhall …` in a folder. Of the test's environment it inherits only PATH. */
-export function townhall(
-  words: readonly string[],
-  options: { cwd: string; env?: Record<string, string>; input?: string },
-): Run {
+export function townhall(words: readonly string[], options: RunOptions): Run {
   const child = spawn(process.execPath, [entry, ...words], {
     cwd: options.cwd,
     env: {
@@ -38,12 +41,12 @@ export function townhall(
   child.stdin.end(options.input ?? '');
   let screen = '';
   const listeners = new Set<() => void>();
-  const take = (piece: Buffer): void => {
+  const addOutput = (piece: Buffer): void => {
     screen += piece.toString('utf8');
     for (const listener of listeners) listener();
   };
-  child.stdout.on('data', take);
-  child.stderr.on('data', take);
+  child.stdout.on('data', addOutput);
+  child.stderr.on('data', addOutput);
   const exit = new Promise<number | string>((resolve) => {
     child.on('close', (code, signal) => resolve(code ?? signal ?? 'unknown'));
   });
@@ -73,4 +76,22 @@ export function townhall(
       });
     },
   };
+}
+
+export interface RunResult {
+  /** The exit code, or the signal's name. */
+  code: number | string;
+  /** Standard output and standard error. */
+  screen: string;
+}
+
+/** Runs `townhall …` to its end. */
+export async function runTownhall(words: readonly string[], options: RunOptions): Promise<RunResult> {
+  const run = townhall(words, options);
+  return { code: await run.ended, screen: run.screen() };
+}
+
+/** The first line of the screen that is a JSON object: the result of a command with `--json`. */
+export function jsonResult(screen: string): unknown {
+  return JSON.parse(screen.split('\n').find((line) => line.startsWith('{')) ?? '');
 }
