@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { createAgentClient } from '@townhall/agent';
 import { createGatewayClient } from '@townhall/gateway';
@@ -14,7 +14,7 @@ import { connect, type Database } from '../../src/kernel/data/database.ts';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { silentLog } from '../support/databases.ts';
 import { startInstalledPostgres, type InstalledPostgres } from '../support/installed-postgres.ts';
-import { townhall } from './townhall.ts';
+import { jsonResult, runTownhall, townhall, type RunResult } from './townhall.ts';
 
 // Each test starts several servers, one after the other.
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 });
@@ -50,14 +50,11 @@ async function createHost(name: string): Promise<Record<string, string>> {
   };
 }
 
-async function run(
-  words: string[],
-  env: Record<string, string>,
-): Promise<{ code: number | string; screen: string }> {
-  const command = townhall(words, { cwd: folder, env });
-  const code = await command.ended;
-  expect(command.screen()).not.toMatch(/CANARY|\n\s+at /);
-  return { code, screen: command.screen() };
+/** Runs the command to its end, which shows neither a secret nor a stack. */
+async function run(words: string[], env: Record<string, string>): Promise<RunResult> {
+  const result = await runTownhall(words, { cwd: folder, env });
+  expect(result.screen).not.toMatch(/CANARY|\n\s+at /);
+  return result;
 }
 
 async function serve(env: Record<string, string>) {
@@ -113,13 +110,70 @@ async function readContents(env: Record<string, string>): Promise<string> {
     const digest = createHash('sha256');
     for (const { name } of tables) {
       const [row] = await database.sql.unsafe(
-        `select count(*)::text || ':' || coalesce(md5(string_agg(t::text, '|' order by t::text)), '') as sum from ${name} t`,
+        `select count(*)::text || ':' || coalesce(md5(string_agg(t::text, '|' order by t::text)), '') as sum
+         from ${name} t`,
       );
       digest.update(`${name} ${String(row?.['sum'])}\n`);
     }
     return digest.digest('hex');
   } finally {
     await database.close();
+  }
+}
+
+/** The content of a gateway's backup as text, without its compression. */
+async function readBackup(file: string): Promise<Buffer> {
+  if (installedPostgres === null) return gunzipSync(await readFile(file));
+  const program = join(installedPostgres.binaries, 'pg_restore');
+  return execFileSync(program, ['--file=-', file], { maxBuffer: 1 << 28 });
+}
+
+/** Environments without the master key of the backup: with another one, and with none. */
+const wrongKeys = (): Record<string, string>[] => [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}];
+
+/** Backs the gateway up while it runs, into a file of its owner. */
+async function backUp(file: string, env: Record<string, string>): Promise<void> {
+  const { code, screen } = await run(['db', 'backup', file, '--json'], env);
+  expect(code, screen).toBe(0);
+  expect(jsonResult(screen)).toMatchObject({
+    file,
+    bytes: (await stat(file)).size,
+    engine: isPostgres ? 'postgres' : 'embedded',
+  });
+  expect(screen).toContain('…');
+  expect((await stat(file)).mode & 0o777).toBe(0o600);
+  expect(await run(['db', 'backup', file], env)).toMatchObject({
+    code: 1,
+    screen: expect.stringContaining('exists already'),
+  });
+}
+
+/** Restores the backup on a host without a database: only with its key, and only once. */
+async function restore(file: string, host: Record<string, string>): Promise<void> {
+  for (const key of wrongKeys()) {
+    const refusal = await run(['db', 'restore', file], { ...host, ...key });
+    expect(refusal.code).toBe(2);
+    expect(refusal.screen).toContain('Nothing was changed');
+  }
+  if (!isPostgres) expect(await readdir(dirname(host['DATABASE_PATH'] ?? '')).catch(() => [])).toEqual([]);
+  const env = { ...host, TOWNHALL_MASTER_KEY: masterKey };
+  const { code, screen } = await run(['db', 'restore', file, '--json'], env);
+  expect(code, screen).toBe(0);
+  expect(screen).toContain(`"engine":"${isPostgres ? 'postgres' : 'embedded'}","master_key":"fits"`);
+  expect(await run(['db', 'restore', file], env)).toMatchObject({
+    code: 1,
+    screen: expect.stringContaining('already'),
+  });
+}
+
+/** Starts without the key are refused and leave the database unchanged. */
+async function expectStartsRefused(host: Record<string, string>): Promise<void> {
+  const contentsBefore = await readContents(host);
+  for (const key of wrongKeys()) {
+    const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...host, ...key });
+    expect(refusal.code).toBe(2);
+    expect(refusal.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
+    expect(await readContents(host)).toBe(contentsBefore);
   }
 }
 
@@ -134,64 +188,17 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     });
 
     const file = join(folder, 'first.backup');
-    const backup = await run(['db', 'backup', file, '--json'], firstHost);
-    expect(backup.code, backup.screen).toBe(0);
-    const summary = JSON.parse(backup.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
-      file: string;
-      bytes: number;
-    };
-    expect(summary).toMatchObject({
-      file,
-      bytes: (await stat(file)).size,
-      engine: isPostgres ? 'postgres' : 'embedded',
-    });
-    expect(backup.screen).toContain('…');
-    expect((await stat(file)).mode & 0o777).toBe(0o600);
-    // The source server runs on, and a second backup must not overwrite the first.
-    expect((await server.admin.bureaus.listBureaus()).items.map(({ bureau_id: id }) => id)).toContain('shop');
-    expect(await run(['db', 'backup', file], firstHost)).toMatchObject({
-      code: 1,
-      screen: expect.stringContaining('exists already'),
-    });
+    await backUp(file, firstHost);
+    expect((await server.admin.bureaus.listBureaus()).items).toContainEqual(bureau);
     await server.stop();
-    const dump =
-      installedPostgres === null
-        ? gunzipSync(await readFile(file))
-        : execFileSync(join(installedPostgres.binaries, 'pg_restore'), ['--file=-', file], {
-            maxBuffer: 1 << 28,
-          });
-    expect(dump.includes('SHOP_KEY')).toBe(true);
-    expect(dump.includes('CANARY')).toBe(false);
+    const content = await readBackup(file);
+    expect(content.includes('SHOP_KEY')).toBe(true);
+    expect(content.includes('CANARY')).toBe(false);
     expect((await run(['db', 'backup', join(folder, 'idle.backup')], firstHost)).code).toBe(0);
 
     const newHost = await createHost('fresh');
-    for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
-      const refusal = await run(['db', 'restore', file], { ...newHost, ...key });
-      expect(refusal.code).toBe(2);
-      expect(refusal.screen).toContain('Nothing was changed');
-    }
-    if (!isPostgres) expect(await readdir(join(folder, 'fresh')).catch(() => [])).toEqual([]);
-    const restoration = await run(['db', 'restore', file, '--json'], {
-      ...newHost,
-      TOWNHALL_MASTER_KEY: masterKey,
-    });
-    expect(restoration.code, restoration.screen).toBe(0);
-    expect(restoration.screen).toContain(
-      `"engine":"${isPostgres ? 'postgres' : 'embedded'}","master_key":"fits"`,
-    );
-    expect(await run(['db', 'restore', file], { ...newHost, TOWNHALL_MASTER_KEY: masterKey })).toMatchObject({
-      code: 1,
-      screen: expect.stringContaining('already'),
-    });
-
-    // A refused start must leave the database unchanged.
-    const contentsBefore = await readContents(newHost);
-    for (const key of [{ TOWNHALL_MASTER_KEY: newMasterKey() }, {}] as Record<string, string>[]) {
-      const refusal = await run(['gateway', '--port', '0', '--host', '127.0.0.1'], { ...newHost, ...key });
-      expect(refusal.code).toBe(2);
-      expect(refusal.screen).toMatch(/TOWNHALL_MASTER_KEY[\s\S]*Nothing was changed/);
-      expect(await readContents(newHost)).toBe(contentsBefore);
-    }
+    await restore(file, newHost);
+    await expectStartsRefused(newHost);
     const restartedGateway = await serve({ ...newHost, TOWNHALL_MASTER_KEY: masterKey });
     const { items } = await restartedGateway.admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'SHOP_KEY')).toMatchObject({
@@ -202,7 +209,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     await restartedGateway.stop();
   });
 
-  test("restores an agent's sessions and tokens, and refuses the other kind", async () => {
+  test("restores an agent's sessions and tokens", async () => {
     const firstHost = await createAgentHost('helper');
     const agent = await serveAgent(firstHost);
     const tokenResult = await run(['agent', 'token', 'create', '--json'], firstHost);
@@ -247,7 +254,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     if (!isPostgres) expect((await stat(newHost['AGENT_DATA_DIR'] ?? '')).mode & 0o077).toBe(0);
   });
 
-  test('refuses broken files and backups of the other engine', async () => {
+  test('refuses a file that is no backup of its engine', async () => {
     const newHost = { ...(await createHost('other')), TOWNHALL_MASTER_KEY: masterKey };
     const file = join(folder, 'foreign.backup');
     await writeFile(file, 'a letter');
@@ -269,22 +276,32 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     if (!isPostgres) expect(await readdir(join(folder, 'other'))).toEqual([]);
   });
 
-  test('migrates a database without serving', async () => {
+  test.runIf(isPostgres)('migrates a PostgreSQL without serving', async () => {
     const newHost = { ...(await createHost('migrated')), TOWNHALL_MASTER_KEY: masterKey };
-    if (isPostgres) {
-      expect(await run(['db', 'migrate'], newHost)).toMatchObject({
-        code: 0,
-        screen: expect.stringContaining('Applied: 0001'),
-      });
-      expect(await run(['db', 'migrate', '--json'], newHost)).toMatchObject({
-        code: 0,
-        screen: '{"applied":[]}\n',
-      });
-    } else {
+    expect(await run(['db', 'migrate'], newHost)).toMatchObject({
+      code: 0,
+      screen: expect.stringContaining('Applied: 0001'),
+    });
+    expect(await run(['db', 'migrate', '--json'], newHost)).toMatchObject({
+      code: 0,
+      screen: '{"applied":[]}\n',
+    });
+  });
+
+  describe.skipIf(isPostgres)('of an embedded database', () => {
+    let newHost: Record<string, string>;
+    beforeAll(async () => {
+      newHost = { ...(await createHost('migrated')), TOWNHALL_MASTER_KEY: masterKey };
+    });
+
+    test('migrates nothing before the first start', async () => {
       expect(await run(['db', 'migrate'], newHost)).toMatchObject({
         code: 1,
         screen: expect.stringContaining('first start'),
       });
+    });
+
+    test('neither migrates nor compacts beside a running server', async () => {
       const server = await serve(newHost);
       expect(await run(['db', 'migrate'], newHost)).toMatchObject({
         code: 0,
@@ -295,49 +312,48 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
         screen: expect.stringContaining('the gateway is running'),
       });
       await server.stop();
+    });
+
+    test('migrates after the server has stopped', async () => {
       expect(await run(['db', 'migrate', '--json'], newHost)).toMatchObject({
         code: 0,
         screen: '{"applied":[]}\n',
       });
-    }
+    });
+
+    test('compacts the database of a stopped agent', async () => {
+      const env = await createAgentHost('compacted');
+      const path = join(env['AGENT_DATA_DIR'] ?? '', 'agent.db');
+      const database = await connect({ path }, { log: silentLog });
+      await database.sql`create table filler (n integer primary key, v text)`;
+      await database.sql`
+        insert into filler select n, repeat(md5(n::text), 30) from generate_series(1, 6000) n`;
+      await database.sql`delete from filler where n % 100 <> 0`;
+      await database.close();
+      const { code, screen } = await run(['db', 'compact', '--agent', '--json'], env);
+      expect(code, screen).toBe(0);
+      expect(screen).toMatch(/filler: \d\.\d MB to 0\.\d MB/);
+      const summary = jsonResult(screen) as { bytes_before: number; bytes_after: number };
+      expect(summary.bytes_before - summary.bytes_after).toBeGreaterThan(4_000_000);
+      const compactedDatabase = await connect({ path }, { log: silentLog });
+      expect(await compactedDatabase.sql`select count(*)::int as rows from filler`).toEqual([{ rows: 60 }]);
+      await compactedDatabase.close();
+    });
+
+    test('compacts nothing where there is no database', async () => {
+      expect(await run(['db', 'compact', '--agent'], await createAgentHost('absent-agent'))).toMatchObject({
+        code: 2,
+        screen: expect.stringContaining('There is no database at'),
+      });
+    });
   });
 
-  test('compacts the database of a stopped agent and names the tool of a PostgreSQL', async () => {
-    const env = await createAgentHost('compacted');
-    if (isPostgres) {
-      const refusal = await run(['db', 'compact', '--agent'], env);
-      expect(refusal).toMatchObject({
-        code: 2,
-        screen: expect.stringContaining('vacuumdb --full --analyze --dbname=compacted'),
-      });
-      return;
-    }
-    expect(await run(['db', 'compact', '--agent'], env)).toMatchObject({
+  test.runIf(isPostgres)('names the tool that compacts a PostgreSQL', async () => {
+    const refusal = await run(['db', 'compact', '--agent'], await createAgentHost('compacted'));
+    expect(refusal).toMatchObject({
       code: 2,
-      screen: expect.stringContaining('There is no database at'),
+      screen: expect.stringContaining('vacuumdb --full --analyze --dbname=compacted'),
     });
-    const database = await connect(
-      { path: join(env['AGENT_DATA_DIR'] ?? '', 'agent.db') },
-      { log: silentLog },
-    );
-    await database.sql`create table filler (n integer primary key, v text)`;
-    await database.sql`insert into filler select n, repeat(md5(n::text), 30) from generate_series(1, 6000) n`;
-    await database.sql`delete from filler where n % 100 <> 0`;
-    await database.close();
-    const { code, screen } = await run(['db', 'compact', '--agent', '--json'], env);
-    expect(code, screen).toBe(0);
-    expect(screen).toMatch(/filler: \d\.\d MB to 0\.\d MB/);
-    const summary = JSON.parse(screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
-      bytes_before: number;
-      bytes_after: number;
-    };
-    expect(summary.bytes_before - summary.bytes_after).toBeGreaterThan(4_000_000);
-    const compactedDatabase = await connect(
-      { path: join(env['AGENT_DATA_DIR'] ?? '', 'agent.db') },
-      { log: silentLog },
-    );
-    expect(await compactedDatabase.sql`select count(*)::int as rows from filler`).toEqual([{ rows: 60 }]);
-    await compactedDatabase.close();
   });
 
   test.each([
