@@ -1,92 +1,101 @@
 // `townhall start`: the first command of a new user and the call and the link that it prints.
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { townhall } from './townhall.ts';
-import type { Run } from './townhall.ts';
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  inject,
+  onTestFinished,
+  test,
+} from 'vitest';
+import { listen } from '../support/listen.ts';
+import { runTownhall, townhall, type Run } from './townhall.ts';
 
 const shell = promisify(execFile);
 const hasCurl = existsSync('/usr/bin/curl');
 
-test('townhall start prints the first password after a failed start', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-  const otherServer = createServer();
-  otherServer.listen(0, '127.0.0.1');
-  await once(otherServer, 'listening');
-  const { port } = otherServer.address() as AddressInfo;
-  try {
-    const firstStart = townhall(['start'], {
-      cwd: folder,
-      env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: String(port) },
-    });
+describe('townhall start in a new folder', () => {
+  let folder: string;
+  const runs: Run[] = [];
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
+  });
+  afterEach(async () => {
+    for (const run of runs.splice(0)) {
+      run.process.kill('SIGKILL');
+      await run.ended;
+    }
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  /** Starts the local edition on free ports; it is killed at the end of the test. */
+  function start(env: Record<string, string> = {}): Run {
+    const ports = { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: '0' };
+    const run = townhall(['start'], { cwd: folder, env: { ...ports, ...env } });
+    runs.push(run);
+    return run;
+  }
+
+  /** A port that another server holds until the end of the test. */
+  async function occupyPort(): Promise<string> {
+    const otherServer = createServer();
+    onTestFinished(() => void otherServer.close());
+    return String((await listen(otherServer)).port);
+  }
+
+  test('prints the first password after a failed start', async () => {
+    const firstStart = start({ AGENT_PORT: await occupyPort() });
     expect(await firstStart.ended).toBe(1);
     expect(firstStart.screen()).toContain('set another port with AGENT_PORT');
-    const secondStart = townhall(['start'], {
-      cwd: folder,
-      env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0' },
-    });
-    await secondStart.waitFor(/admin +admin, password \S+ \(shown only now\)/);
-    secondStart.process.kill('SIGINT');
-    expect(await secondStart.ended).toBe(0);
-  } finally {
-    otherServer.close();
-    await rm(folder, { recursive: true, force: true });
-  }
-});
+    await start().waitFor(/admin +admin, password \S+ \(shown only now\)/);
+  });
 
-test('townhall start refuses a wrong console port before it opens data', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-  const otherServer = createServer();
-  otherServer.listen(0, '127.0.0.1');
-  await once(otherServer, 'listening');
-  const { port } = otherServer.address() as AddressInfo;
-  const start = (consolePort: string) =>
-    townhall(['start'], { cwd: folder, env: { PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: consolePort } });
-  try {
-    const secondStart = start(String(port));
-    expect(await secondStart.ended).toBe(1);
-    expect(secondStart.screen()).toContain('set another port with CONSOLE_PORT');
-    const result = start('many');
-    expect(await result.ended).toBe(2);
-    expect(result.screen()).toContain('CONSOLE_PORT');
+  test('refuses a used console port before it creates data', async () => {
+    const run = start({ CONSOLE_PORT: await occupyPort() });
+    expect(await run.ended).toBe(1);
+    expect(run.screen()).toContain('set another port with CONSOLE_PORT');
     expect(existsSync(join(folder, 'data'))).toBe(false);
-  } finally {
-    otherServer.close();
-    await rm(folder, { recursive: true, force: true });
-  }
-});
+  });
 
-test('townhall start hides the gateway’s secrets from an agent in the same folder', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-  const masterKeyFile = join(folder, 'keys', 'sealing');
-  await mkdir(join(folder, 'keys'));
-  await writeFile(masterKeyFile, `${randomBytes(32).toString('base64')}\n`);
-  await writeFile(join(folder, 'notes.txt'), 'for everyone');
-  const run = townhall(['start'], {
-    cwd: folder,
-    env: {
-      HOST: '127.0.0.1',
-      PORT: '0',
-      AGENT_PORT: '0',
+  test('refuses an invalid console port before it creates data', async () => {
+    const run = start({ CONSOLE_PORT: 'many' });
+    expect(await run.ended).toBe(2);
+    expect(run.screen()).toContain('CONSOLE_PORT');
+    expect(existsSync(join(folder, 'data'))).toBe(false);
+  });
+
+  /** Starts with the folder as the workspace of the agent, and files that the agent may not read. */
+  async function startWithSecrets(): Promise<Run> {
+    const masterKeyFile = join(folder, 'keys', 'sealing');
+    await mkdir(join(folder, 'keys'));
+    await writeFile(masterKeyFile, `${randomBytes(32).toString('base64')}\n`);
+    await writeFile(join(folder, 'notes.txt'), 'for everyone');
+    const run = start({
       AGENT_WORKSPACE: folder,
       TOWNHALL_MASTER_KEY_FILE: masterKeyFile,
       STORAGE_PATH: 'pictures',
-    },
-  });
-  try {
-    const [, url] = await run.waitFor(/agent +(http\S+)/);
-    const token = (await readFile(join(folder, 'data', 'agent', 'agent.token'), 'utf8')).trim();
+    });
+    await run.waitFor(/agent +http/);
     await mkdir(join(folder, 'pictures'), { recursive: true });
     await writeFile(join(folder, 'pictures', 'a.txt'), 'a picture');
     await writeFile(join(folder, 'data', 'townhall.db', 'master.key'), 'an older key');
+    return run;
+  }
+
+  test('hides the secrets of the gateway from an agent in the same folder', async () => {
+    const run = await startWithSecrets();
+    const [, url] = await run.waitFor(/agent +(http\S+)/);
+    const token = (await readFile(join(folder, 'data', 'agent', 'agent.token'), 'utf8')).trim();
     const read = async (path: string): Promise<{ status: number; text: string }> => {
       const answer = await fetch(`${url}/api/plugins/action`, {
         method: 'POST',
@@ -112,51 +121,26 @@ test('townhall start hides the gateway’s secrets from an agent in the same fol
         text: expect.stringContaining('does not exist'),
       });
     }
-  } finally {
-    run.process.kill('SIGINT');
-    await run.ended;
-    await rm(folder, { recursive: true, force: true });
-  }
-});
-
-test('townhall start without bubblewrap says so in one place', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-  const run = townhall(['start'], {
-    cwd: folder,
-    env: { PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: '0', PATH: folder },
   });
-  try {
+
+  test('mentions the missing bubblewrap in one place', async () => {
+    const run = start({ PATH: folder });
     await run.waitFor(/How do I add/);
     expect(run.screen().match(/shell off: townhall doctor/g)).toHaveLength(1);
     expect(run.screen()).not.toMatch(/^\{/m);
     expect(run.screen().match(/bwrap|sandbox/)).toBeNull();
-  } finally {
-    run.process.kill('SIGKILL');
-    await run.ended;
-    await rm(folder, { recursive: true, force: true });
-  }
-});
-
-test('townhall start refuses a workspace within the data folder', async () => {
-  const folder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-  await mkdir(join(folder, 'data', 'townhall.db', 'media'), { recursive: true });
-  const run = townhall(['start'], {
-    cwd: folder,
-    env: { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', AGENT_WORKSPACE: 'data/townhall.db/media' },
   });
-  try {
-    await run.waitFor(/Ctrl-C ends it/).catch(() => {});
-    expect(run.screen()).toContain('name another one with --workspace');
+
+  test('refuses a workspace within the data folder', async () => {
+    await mkdir(join(folder, 'data', 'townhall.db', 'media'), { recursive: true });
+    const run = start({ AGENT_WORKSPACE: 'data/townhall.db/media' });
     expect(await run.ended).toBe(2);
-  } finally {
-    run.process.kill('SIGKILL');
-    await run.ended;
-    await rm(folder, { recursive: true, force: true });
-  }
+    expect(run.screen()).toContain('name another one with --workspace');
+  });
 });
 
 // The local edition uses the embedded database; PostgreSQL would add nothing here.
-describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start', () => {
+describe.skipIf(inject('databaseSource')?.engine === 'postgres')('a local edition', () => {
   let folder: string;
   let run: Run;
   beforeAll(async () => {
@@ -194,7 +178,7 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     expect(screen.filter((line) => line !== '')).toHaveLength(10);
   });
 
-  test('prints a link that opens the console signed in, once', async () => {
+  test('prints a link that opens the console once', async () => {
     const [link = ''] = /http\S+\/open\?code=\S+/.exec(run.screen()) ?? [];
     const { origin, searchParams } = new URL(link);
     const redeem = () =>
@@ -230,20 +214,18 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     ['lets commands in its folder find it at any port', () => []],
     ['accepts the local token at its own address', () => ['--url', gatewayUrl()]],
   ])('%s', async (_, flags) => {
-    const list = townhall(['models', 'list', '--jq', '.items[0].id', ...flags()], { cwd: folder });
-    expect(await list.ended).toBe(0);
-    expect(list.screen()).toBe('local/echo\n');
+    const words = ['models', 'list', '--jq', '.items[0].id', ...flags()];
+    expect(await runTownhall(words, { cwd: folder })).toEqual({ code: 0, screen: 'local/echo\n' });
   });
 
   test('keeps its user token in use beside the session of an administrator', async () => {
     const [, adminId = '', password = ''] = /admin +(\S+), password (\S+) /.exec(run.screen()) ?? [];
-    const words = ['login', '--admin', '--admin-id', adminId, '--password-stdin'];
-    expect(await townhall(words, { cwd: folder, input: password }).ended).toBe(0);
-    const me = townhall(['call', 'gateway', 'accounts.getMe', '--jq', '.bureau.bureau_id'], { cwd: folder });
-    expect(await me.ended).toBe(0);
-    const users = townhall(['users', 'list', '--jq', '.items | length'], { cwd: folder });
-    expect(await users.ended).toBe(0);
-    expect([me.screen(), users.screen()]).toEqual(['local\n', '1\n']);
+    const login = ['login', '--admin', '--admin-id', adminId, '--password-stdin'];
+    expect(await runTownhall(login, { cwd: folder, input: password })).toMatchObject({ code: 0 });
+    const getMe = ['call', 'gateway', 'accounts.getMe', '--jq', '.bureau.bureau_id'];
+    expect(await runTownhall(getMe, { cwd: folder })).toEqual({ code: 0, screen: 'local\n' });
+    const listUsers = ['users', 'list', '--jq', '.items | length'];
+    expect(await runTownhall(listUsers, { cwd: folder })).toEqual({ code: 0, screen: '1\n' });
   });
 
   test('creates the first administrator, who can log in', async () => {
@@ -268,13 +250,14 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('townhall start
     expect(run.screen()).toMatch(/admin +new password: \S.* admin reset/);
   });
 
-  test('exits with 1 for a taken port, which it names', async () => {
+  test('exits with 1 and the number of a used port', async () => {
     const [, port] = await run.waitFor(/gateway +http:\/\/\S+:(\d+)/);
     const secondFolder = await mkdtemp(join(tmpdir(), 'townhall-start-'));
-    const start = townhall(['start'], { cwd: secondFolder, env: { PORT: port ?? '', AGENT_PORT: '0' } });
-    expect(await start.ended).toBe(1);
-    expect(start.screen()).toContain(port);
-    expect(start.screen()).not.toContain('    at ');
-    await rm(secondFolder, { recursive: true, force: true });
+    onTestFinished(() => rm(secondFolder, { recursive: true, force: true }));
+    const env = { PORT: port ?? '', AGENT_PORT: '0' };
+    const { code, screen } = await runTownhall(['start'], { cwd: secondFolder, env });
+    expect(code).toBe(1);
+    expect(screen).toContain(port);
+    expect(screen).not.toContain('    at ');
   });
 });
