@@ -1,24 +1,27 @@
 // The completion scripts, each loaded by its own shell and triggered as by the Tab key. A shell
 // that is not installed is skipped with a warning.
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { commands } from '../../src/cli/commands.ts';
+import { listen } from '../support/listen.ts';
 import { runInProcess } from './in-process.ts';
-import { townhall } from './townhall.ts';
+import { runTownhall } from './townhall.ts';
 
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-completions-'));
   // The ids of a server, as the scripts ask for them.
   await mkdir(join(folder, 'bin'));
-  const program = `#!/bin/sh\n[ "$*" = 'completions words keys revoke' ] && printf 'tok_1\\tci\\ntok_2\\tdeploy bot\\n'\n`;
+  const program = [
+    '#!/bin/sh',
+    `[ "$*" = 'completions words keys revoke' ] && printf 'tok_1\\tci\\ntok_2\\tdeploy bot\\n'`,
+    '',
+  ].join('\n');
   await writeFile(join(folder, 'bin/townhall'), program, { mode: 0o755 });
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
@@ -27,7 +30,7 @@ const fileOf = { bash: 'townhall.bash', zsh: '_townhall', fish: 'townhall.fish' 
 type Shell = keyof typeof fileOf;
 
 /** Runs a program in the shell without the user's configuration. */
-function inShell(shell: Shell, args: readonly string[]): string[] {
+function runInShell(shell: Shell, args: readonly string[]): string[] {
   const flags = { bash: ['--norc'], zsh: ['-f'], fish: ['--no-config'] }[shell];
   const env = { PATH: `${folder}/bin:/usr/local/bin:/usr/bin:/bin`, HOME: folder, TERM: 'dumb' };
   return execFileSync(shell, [...flags, ...args], { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
@@ -38,10 +41,14 @@ function inShell(shell: Shell, args: readonly string[]): string[] {
 // zsh needs a terminal of its own; the overridden `compadd` prints each match.
 const zshProgram = `
 zmodload zsh/zpty
-zpty asked zsh -f -i
-zpty -w asked 'PROMPT=; stty -echo; autoload -U compinit'
-if [[ $2 == sourced ]]; then zpty -w asked 'compinit -D -u; source ./_townhall'; else zpty -w asked 'fpath=($PWD $fpath); compinit -D -u'; fi
-zpty -w asked '
+zpty child zsh -f -i
+zpty -w child 'PROMPT=; stty -echo; autoload -U compinit'
+if [[ $2 == sourced ]]; then
+  zpty -w child 'compinit -D -u; source ./_townhall'
+else
+  zpty -w child 'fpath=($PWD $fpath); compinit -D -u'
+fi
+zpty -w child '
   compadd() {
     if [[ \${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "$@"; return; fi
     local -a hits
@@ -52,9 +59,9 @@ zpty -w asked '
   comppostfuncs=(finish)
   bindkey "^I" complete-word
   print READY'
-while zpty -r asked line; do [[ $line == *READY* && $line != *print* ]] && break; done
-zpty -w -n asked "$1"$'\\t'
-while zpty -r asked line; do
+while zpty -r child line; do [[ $line == *READY* && $line != *print* ]] && break; done
+zpty -w -n child "$1"$'\\t'
+while zpty -r child line; do
   line=\${line%%$'\\r\\n'}
   [[ $line == *HIT* ]] && print -r -- \${line##*HIT }
   [[ $line == *DONE* ]] && break
@@ -65,13 +72,19 @@ done
 const completionsOf: Record<Shell, (line: string) => string[]> = {
   bash(line) {
     const words = line.split(' ');
-    const program = `source ./townhall.bash; COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _townhall; printf '%s\\n' "\${COMPREPLY[@]}"`;
-    return inShell('bash', ['-c', program]);
+    const program = [
+      'source ./townhall.bash',
+      `COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')})`,
+      `COMP_CWORD=${words.length - 1}`,
+      '_townhall',
+      'printf "%s\\n" "${COMPREPLY[@]}"',
+    ];
+    return runInShell('bash', ['-c', program.join('\n')]);
   },
-  zsh: (line) => inShell('zsh', ['-c', zshProgram, 'zsh', line]),
+  zsh: (line) => runInShell('zsh', ['-c', zshProgram, 'zsh', line]),
   // fish prints a word and its description, separated by a tab.
   fish: (line) =>
-    inShell('fish', ['-c', `source ./townhall.fish; complete -C '${line}'`]).map(
+    runInShell('fish', ['-c', `source ./townhall.fish; complete -C '${line}'`]).map(
       (word) => word.split('\t')[0] ?? '',
     ),
 };
@@ -90,9 +103,8 @@ describe('townhall completions words', () => {
       const items = request.url?.startsWith(path) === true ? [item] : [];
       response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ items }));
     });
-    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { url } = await listen(server);
     try {
-      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
       const env = { TOWNHALL_URL: url, XDG_CONFIG_HOME: folder };
       const { code, output } = await runInProcess(['completions', 'words', ...words.split(' ')], env);
       expect([code, output]).toEqual([0, [line]]);
@@ -112,17 +124,17 @@ describe('townhall completions words', () => {
 });
 
 describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell) => {
-  const isHere = ['/usr/local/bin', '/usr/bin', '/bin'].some((path) => existsSync(join(path, shell)));
-  if (!isHere) console.warn(`SKIPPED: there is no ${shell} here, so its completions are not tested.`);
+  const isInstalled = ['/usr/local/bin', '/usr/bin', '/bin'].some((path) => existsSync(join(path, shell)));
+  if (!isInstalled) console.warn(`SKIPPED: there is no ${shell} here, so its completions are not tested.`);
 
   beforeAll(async () => {
-    const run = townhall(['completions', shell], { cwd: folder });
-    expect(await run.ended).toBe(0);
-    await writeFile(join(folder, fileOf[shell]), run.screen());
+    const { code, screen } = await runTownhall(['completions', shell], { cwd: folder });
+    expect(code).toBe(0);
+    await writeFile(join(folder, fileOf[shell]), screen);
     await writeFile(join(folder, 'a-file'), '');
   });
 
-  test.skipIf(!isHere).each<[string, string[]]>([
+  test.skipIf(!isInstalled).each<[string, string[]]>([
     ['townhall ', commands.map(({ name }) => name)],
     ['townhall de', ['deploy']],
     ['townhall db ', ['migrate', 'backup', 'restore', 'compact']],
@@ -144,12 +156,12 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
   });
 
   // In bash, files are an option of `complete` that only a terminal applies.
-  test.skipIf(!isHere || shell === 'bash')('offers files where no fixed word follows', () => {
+  test.skipIf(!isInstalled || shell === 'bash')('offers files where no fixed word follows', () => {
     expect(completionsOf[shell]('townhall db backup a-f')).toEqual(['a-file']);
     expect(completionsOf[shell]('townhall db a-f')).toEqual([]);
   });
 
-  test.runIf(isHere && shell === 'zsh')('works after "source" too', () => {
-    expect(inShell('zsh', ['-c', zshProgram, 'zsh', 'townhall db m', 'sourced'])).toEqual(['migrate']);
+  test.runIf(isInstalled && shell === 'zsh')('works after "source" too', () => {
+    expect(runInShell('zsh', ['-c', zshProgram, 'zsh', 'townhall db m', 'sourced'])).toEqual(['migrate']);
   });
 });

@@ -97,7 +97,7 @@ describe('your first plugin', { timeout: 120_000 }, () => {
       expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({ total: expect.any(Number) });
     });
 
-    test('a syntax error is shown with its line, and its repair starts the agent', async () => {
+    test('the agent starts again after the repair of a syntax error', async () => {
       await edit('const rolls', 'const const rolls');
       await edition.waitFor(/index\.ts cannot be loaded: .+ \(line \d+\)[^]*starts again after a change/);
       await edit('const const rolls', 'const rolls');

@@ -50,7 +50,7 @@ async function openAllotment(): Promise<string> {
 }
 
 /** Puts a journal of another ledger aside; returns its name. */
-async function leaveAside(): Promise<string> {
+async function putJournalAside(): Promise<string> {
   const directory = journalDirectory({ path: join(folder, 'journal'), log: silentLog });
   const journal = await directory.open('gen-former');
   await journal.sync(journal.append(finalLine('use_1', 46n)));
@@ -85,11 +85,11 @@ describe('townhall ledger show', () => {
 });
 
 describe('townhall ledger journal', () => {
-  test('lists journals that were put aside', async () => {
+  test('lists the journals that were put aside', async () => {
     expect((await runInProcess(['ledger', 'journal', 'list'], env)).output).toEqual([
       'No journal was put aside.',
     ]);
-    const name = await leaveAside();
+    const name = await putJournalAside();
     const { output } = await runInProcess(['ledger', 'journal', 'list'], env);
     expect(output[1]).toMatch(new RegExp(`^${name} +1 +46 +0 +of another ledger +20\\d\\d-`));
     const json = await runInProcess(['ledger', 'journal', 'list', '--json'], env);
@@ -99,7 +99,7 @@ describe('townhall ledger journal', () => {
   });
 
   test('applies a journal to the present ledger', async () => {
-    const name = await leaveAside();
+    const name = await putJournalAside();
     const { output } = await runInProcess(['ledger', 'journal', 'apply', name, '--json'], env);
     const { journal: journalId } = JSON.parse(output.join('')) as { journal: string };
     const directory = journalDirectory({ path: join(folder, 'journal'), log: silentLog });
@@ -110,7 +110,7 @@ describe('townhall ledger journal', () => {
   });
 
   test('discards a journal only with --yes', async () => {
-    const name = await leaveAside();
+    const name = await putJournalAside();
     await expect(runInProcess(['ledger', 'journal', 'discard', name], env)).rejects.toThrow('--yes');
     await runInProcess(['ledger', 'journal', 'discard', name, '--yes'], env);
     await expect(runInProcess(['ledger', 'journal', 'discard', name, '--yes'], env)).rejects.toThrow(

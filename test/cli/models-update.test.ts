@@ -2,13 +2,12 @@
 // pins, the rollback, and the bounds of a download.
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { catalogSource, maximumDocumentBytes } from '../../src/cli/models/source.ts';
-import type { CatalogDocument } from '../../src/gateway/ai/index.ts';
-import { curatedModels, writeCatalogFile } from '../../src/gateway/ai/index.ts';
+import { curatedModels, writeCatalogFile, type CatalogDocument } from '../../src/gateway/ai/index.ts';
+import { listen } from '../support/listen.ts';
 import { runInProcess, type CommandResult } from './in-process.ts';
 
 const modelId = 'openai/gpt-4.1';
@@ -56,8 +55,7 @@ async function update(document: CatalogDocument, ...words: string[]): Promise<Co
 async function serve(listener: RequestListener): Promise<string> {
   const server = createServer(listener);
   servers.push(server);
-  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.1', resolve));
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/catalog.json`;
+  return `${(await listen(server)).url}/catalog.json`;
 }
 
 describe('townhall models update', () => {
@@ -130,6 +128,9 @@ describe('townhall models update', () => {
     const file = await publish(documentWith(inputRate * 2), { isSigned: false });
     await expect(run('update', '--from', file, '--yes')).rejects.toThrow('published.json.sig');
     expect((await run('update', '--from', file, '--unsigned', '--yes')).code).toBe(0);
+  });
+
+  test('needs a signature for a download', async () => {
     await expect(run('update', '--from', 'https://x.example/c', '--unsigned')).rejects.toThrow(
       '--unsigned is for files',
     );
@@ -230,7 +231,7 @@ describe('townhall models pin', () => {
     const next = documentWith(inputRate * 2);
     const { output } = await update({
       ...next,
-      models: next.models?.map((m) => ({ ...m, name: 'New' })) ?? [],
+      models: next.models?.map((model) => ({ ...model, name: 'New' })) ?? [],
     });
     expect(output).toContain(`= model ${modelId} is pinned and stays.`);
     expect(await appliedModel()).toMatchObject({ name: builtIn?.name, rates: { input: inputRate } });
@@ -239,7 +240,7 @@ describe('townhall models pin', () => {
   test('keeps only the price with --price', async () => {
     await run('pin', modelId, '--price');
     const next = documentWith(inputRate * 2);
-    await update({ ...next, models: next.models?.map((m) => ({ ...m, name: 'New' })) ?? [] });
+    await update({ ...next, models: next.models?.map((model) => ({ ...model, name: 'New' })) ?? [] });
     expect(await appliedModel()).toMatchObject({ name: 'New', rates: { input: inputRate } });
   });
 
@@ -264,7 +265,7 @@ describe('townhall models rollback', () => {
     expect((await appliedModel())?.rates?.input).toBe(inputRate * 2);
   });
 
-  test('goes past an update without changes', async () => {
+  test('skips an update without changes', async () => {
     await update(documentWith(inputRate * 2));
     expect((await update(documentWith(inputRate * 2))).output[0]).toBe('No changes.');
     await run('rollback', '--yes');
@@ -283,9 +284,12 @@ describe('townhall models rollback', () => {
   });
 });
 
-describe('townhall models keygen, sign and export', () => {
-  test('writes a private key that only its owner can read, and never over a file', async () => {
+describe('the commands of a publisher', () => {
+  test('writes a private key that only its owner can read', async () => {
     expect((await stat(join(folder, 'key.pem'))).mode & 0o777).toBe(0o600);
+  });
+
+  test('writes no private key over a file', async () => {
     await expect(run('keygen', join(folder, 'key.pem'))).rejects.toThrow('EEXIST');
   });
 
@@ -334,7 +338,7 @@ describe('a download of a catalog', () => {
     );
   });
 
-  test('ends at its deadline, also in the middle of the body', async () => {
+  test('ends at its deadline within the body', async () => {
     const url = await serve((_request, response) => void response.write('{'));
     await expect(catalogSource(url, { timeoutMs: 50 }).readDocument()).rejects.toThrow(
       'did not answer completely within 0.05 s',

@@ -7,6 +7,7 @@ import { connect } from '../../src/kernel/data/database.ts';
 import { databaseEnv, makeDatabase, silentLog, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
 import { runCommandLine } from './in-process.ts';
+import { jsonResult } from './townhall.ts';
 
 vi.setConfig({ testTimeout: 120_000 });
 let folder: string;
@@ -42,7 +43,7 @@ describe('townhall admin token', () => {
       '--json',
     );
     expect(creation.code).toBe(0);
-    const credential = JSON.parse(creation.screen.split('\n').find((line) => line.startsWith('{')) ?? '') as {
+    const credential = jsonResult(creation.screen) as {
       token: string;
       credential_id: string;
       expires_at: string;
@@ -76,7 +77,7 @@ describe('townhall admin token', () => {
     [['revoke'], 2, 'revoke ID'],
     [['revoke', 'adm_nobody'], 1, 'no such machine credential'],
     [['renew'], 2, 'admin token create'],
-  ])('%j exits with %i', async (words, code, sentence) => {
+  ])('exits for %j with %i', async (words, code, sentence) => {
     const result = await run('admin', 'token', ...words);
     expect(result).toMatchObject({ code });
     expect(result.screen).toContain(sentence);
@@ -91,6 +92,7 @@ describe('townhall audit verify', () => {
       code: 0,
       screen: expect.stringContaining('is intact'),
     });
+    // From here on the command opens the database itself.
     await world.close();
     const result = await run('audit', 'verify', '--json');
     expect(result.code).toBe(0);
@@ -102,13 +104,14 @@ describe('townhall audit verify', () => {
     expect(await run('audit', 'verify', '--head', 'short')).toMatchObject({ code: 2 });
   });
 
-  test('exits with 1 for an altered entry, which it names', async () => {
+  test('names an altered entry and exits with 1', async () => {
     const database = await connect(place.options, { log: silentLog });
     const [entry] = await database.sql<
       { entryId: string }[]
     >`select entry_id as "entryId" from gateway.audit_entries where action = 'bureaus.pauseBureau' limit 1`;
     await database.sql.unsafe('alter table gateway.audit_entries disable trigger user');
-    await database.sql`update gateway.audit_entries set actor_id = 'nobody' where action = 'bureaus.pauseBureau'`;
+    await database.sql`
+      update gateway.audit_entries set actor_id = 'nobody' where action = 'bureaus.pauseBureau'`;
     await database.sql.unsafe('alter table gateway.audit_entries enable trigger user');
     await database.close();
     const result = await run('audit', 'verify');

@@ -1,11 +1,11 @@
-// Profiles of the command line: their file, which server and credential they choose, and what outranks them.
-import { once } from 'node:events';
+// Profiles of the command line: their file, which server and credential they choose, and what takes
+// precedence over them.
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { listen } from '../support/listen.ts';
 import { runInProcess, type CommandResult } from './in-process.ts';
 
 let folder: string;
@@ -18,8 +18,7 @@ const server = createServer((request, response) => {
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-profiles-'));
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  ({ url } = await listen(server));
   await writeFile(join(folder, 'user.token'), 'user-of-file\n');
   await writeFile(join(folder, 'admin.token'), 'admin-of-file\n');
 });
@@ -37,13 +36,13 @@ const run = (words: string[], env: Record<string, string> = {}): Promise<Command
 const setShop = () =>
   run(['profile', 'set', 'shop', '--url', url, '--admin-token-file', join(folder, 'admin.token')]);
 /** The credentials of all requests since the start of the test. */
-const sentTokens = () => requests.map(({ headers }) => headers.authorization);
+const readAuthorizations = () => requests.map(({ headers }) => headers.authorization);
 
 describe('a profile', () => {
   test('names the server and the credential of a command', async () => {
     await setShop();
     expect((await run(['users', 'list'])).code).toBe(0);
-    expect(sentTokens()).toEqual(['Bearer admin-of-file']);
+    expect(readAuthorizations()).toEqual(['Bearer admin-of-file']);
   });
 
   test('stores the path of a credential instead of the credential', async () => {
@@ -61,7 +60,7 @@ describe('a profile', () => {
   test('sends its own credential before one of the environment', async () => {
     await setShop();
     await run(['users', 'list'], { TOWNHALL_ADMIN_TOKEN: 'of-another-server' });
-    expect(sentTokens()).toEqual(['Bearer admin-of-file']);
+    expect(readAuthorizations()).toEqual(['Bearer admin-of-file']);
   });
 
   test.each([
@@ -71,7 +70,7 @@ describe('a profile', () => {
     const tokenFile = join(folder, 'user.token');
     await run(['profile', 'set', 'shop', '--url', 'http://127.0.0.1:9', '--token-file', tokenFile]);
     await listKeys();
-    expect(sentTokens()).toEqual([undefined]);
+    expect(readAuthorizations()).toEqual([undefined]);
   });
 
   test('is in use after it was set', async () => {
@@ -84,7 +83,7 @@ describe('a profile', () => {
     await setShop();
     await run(['profile', 'set', 'down', '--url', 'http://127.0.0.1:9']);
     expect((await run(['users', 'list'], { TOWNHALL_PROFILE: 'shop' })).code).toBe(0);
-    expect(sentTokens()).toEqual(['Bearer admin-of-file']);
+    expect(readAuthorizations()).toEqual(['Bearer admin-of-file']);
   });
 
   test('is required when TOWNHALL_PROFILE names it', async () => {

@@ -1,11 +1,11 @@
-// Commands such as `townhall users list`: their requests, the credential they choose, and their tables.
-import { once } from 'node:events';
+// Commands such as `townhall users list`: their requests, the credential they choose, and their
+// tables.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { renderTable } from '../../src/cli/call/table.ts';
+import { listen } from '../support/listen.ts';
 import { runInProcess } from './in-process.ts';
 
 const keyPage = {
@@ -39,8 +39,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   response.end(`${JSON.stringify(isAllowed ? keyPage : { error })}\n`);
 }
 beforeAll(async () => {
-  await once(server.listen(0, '127.0.0.1'), 'listening');
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  ({ url } = await listen(server));
 });
 afterAll(() => void server.close());
 
@@ -48,7 +47,7 @@ const tokens = { TOWNHALL_TOKEN: 'user', TOWNHALL_ADMIN_TOKEN: 'admin', TOWNHALL
 const lastRequest = (): IncomingMessage => requests.at(-1) as IncomingMessage;
 
 describe('townhall keys list', () => {
-  test('prints a table and where the list goes on', async () => {
+  test('prints a table and the cursor of the next page', async () => {
     const { code, output, errors } = await runInProcess(['keys', 'list'], { TOWNHALL_URL: url });
     expect(code).toBe(0);
     expect(output.map(stripVTControlCharacters)).toEqual([
@@ -118,7 +117,7 @@ describe('the credential', () => {
     expect(lastRequest().headers.authorization).toBe('Bearer any');
   });
 
-  test('is an administrator\u2019s where an operation takes both and no user is set', async () => {
+  test('is an administrator’s without one of a user', async () => {
     await runInProcess(['usage', 'list'], { TOWNHALL_URL: url, TOWNHALL_ADMIN_TOKEN: 'admin' });
     expect(lastRequest().headers.authorization).toBe('Bearer admin');
   });

@@ -160,7 +160,7 @@ describe('townhall gateway --workers 2', () => {
     await expect.poll(isServed).toBe(true);
   });
 
-  test('leaves no process after SIGTERM, not even a starting one', async () => {
+  test('leaves no process after SIGTERM during a restart', async () => {
     const [first = 0] = await readWorkerIds();
     process.kill(first, 'SIGKILL');
     await expect.poll(async () => (await readWorkerIds()).filter((id) => id !== first)).toHaveLength(2);

@@ -1,3 +1,4 @@
+// The flags of V8 that a server sets while it is idle and while it is busy.
 import { execFileSync } from 'node:child_process';
 import { setFlagsFromString } from 'node:v8';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -14,9 +15,9 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
   afterEach(() => void vi.useRealTimers());
 
   const checksPerSecond = 5;
-  const stopsGrowing = '--semi-space-growth-factor=1';
+  const noGrowthFlag = '--semi-space-growth-factor=1';
   const growthFlag = '--semi-space-growth-factor=2';
-  const idleFlags = [stopsGrowing, '--memory-saver-mode'];
+  const idleFlags = [noGrowthFlag, '--memory-saver-mode'];
   const busyFlags = [growthFlag, '--no-memory-saver-mode'];
 
   function startWith(seconds: number[], options: { growsWhileBusy?: boolean } = {}): string[] {
@@ -49,7 +50,7 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
     expect(flags).toEqual(busyFlags);
     youngBytes = 16 * 1024 * 1024;
     vi.advanceTimersByTime(5_000);
-    expect(flags).toEqual([...busyFlags, stopsGrowing]);
+    expect(flags).toEqual([...busyFlags, noGrowthFlag]);
   });
 
   test('lets a young generation that has shrunk grow again', () => {
