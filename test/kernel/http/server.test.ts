@@ -241,7 +241,7 @@ describe('errors', () => {
 });
 
 describe('methods and pages', () => {
-  test('HEAD gets the headers of GET', async () => {
+  test('HEAD gets the content length of GET', async () => {
     const { url } = await startTestWorld();
     const [get, head] = [await fetch(`${url}/health`), await fetch(`${url}/health`, { method: 'HEAD' })];
     expect([head.status, head.headers.get('content-length'), await head.text()]).toEqual([
