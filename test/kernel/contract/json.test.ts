@@ -1,4 +1,4 @@
-// Limits on the JSON of a request body. server.test.ts covers the other strictness over HTTP.
+// Limits on the JSON of a request body; http/server-requests.test.ts has the other ones.
 import { describe, expect, test } from 'vitest';
 import { parseJson } from '../../../src/kernel/contract/json.ts';
 import type { Problem } from '../../../src/kernel/problem.ts';
