@@ -51,8 +51,17 @@ const hello: LanguageModelV3CallOptions = {
 };
 const start = { type: 'stream-start', warnings: [] };
 
-describe('under the AI SDK', () => {
-  test('generateText returns text, usage and response metadata', async () => {
+const failedParts = [
+  start,
+  {
+    type: 'error',
+    error: { type: 'upstream_error', code: 'upstream_failed', message: 'The model failed.' },
+  },
+  finishPart('error'),
+];
+
+describe('generateText of the AI SDK', () => {
+  test('returns text, usage and response metadata', async () => {
     answerWith(textParts('Good morning'));
     const result = await generateText({
       model,
@@ -76,13 +85,7 @@ describe('under the AI SDK', () => {
     });
   });
 
-  test('streamText yields the text as it arrives', async () => {
-    answerWith(textParts('one two three'));
-    const chunks = await readAll(streamText({ model, prompt: 'Count.' }).textStream);
-    expect(chunks).toEqual(['one ', 'two ', 'three']);
-  });
-
-  test('generateText calls tools and sends their results', async () => {
+  test('calls tools and sends their results', async () => {
     answerWith(
       [
         start,
@@ -140,7 +143,7 @@ describe('under the AI SDK', () => {
     ]);
   });
 
-  test('generateText returns an object by a schema', async () => {
+  test('returns an object by a schema', async () => {
     answerWith(textParts('{"city":"Oslo"}'));
     const schema = jsonSchema<{ city: string }>({
       type: 'object',
@@ -153,7 +156,29 @@ describe('under the AI SDK', () => {
     expect(requestAt().responseFormat).toMatchObject({ type: 'json', schema: { required: ['city'] } });
   });
 
-  test('retries a transient error after the server’s Retry-After', async () => {
+  test('prefers the reasoning of the call to that of the model', async () => {
+    answerWith(textParts('a'), textParts('b'), textParts('c'), textParts('d'));
+    const reasoningModel = client.model('local/echo', { reasoningEffort: 'low' });
+    await generateText({ model: reasoningModel, prompt: 'Hi' });
+    await generateText({ model: reasoningModel, prompt: 'Hi', reasoning: 'high' });
+    await generateText({
+      model: reasoningModel,
+      prompt: 'Hi',
+      providerOptions: { townhall: { reasoningEffort: 'xhigh' }, acme: { a: 1 } },
+    });
+    await generateText({ model, prompt: 'Hi' });
+    expect([0, 1, 2, 3].map((index) => requestAt(index).reasoning_effort)).toEqual([
+      'low',
+      'high',
+      'xhigh',
+      undefined,
+    ]);
+    expect(requestAt(2).providerOptions).toEqual({ acme: { a: 1 } });
+  });
+});
+
+describe('an error of generateText', () => {
+  test('is retried after the server’s Retry-After when it is transient', async () => {
     const sendText = eventStream([...textParts('Back'), '[DONE]']);
     server.script((request, response) =>
       server.requests.length === 1
@@ -164,7 +189,7 @@ describe('under the AI SDK', () => {
     expect(server.requests).toHaveLength(2);
   });
 
-  test('keeps the type of a final error without a retry', async () => {
+  test('keeps its type without a retry when it is final', async () => {
     server.script((_request, response) =>
       sendJson(response, 401, problem('authentication_error', 'invalid_token')),
     );
@@ -183,22 +208,13 @@ describe('under the AI SDK', () => {
     expect(server.requests).toHaveLength(1);
   });
 
-  test('throws for a truncated answer without a second paid call', async () => {
+  test('is thrown for a truncated answer without a second paid call', async () => {
     server.script(eventStream(textParts('Good morning').slice(0, 4)));
     await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({ code: 'stream_truncated' });
     expect(server.requests).toHaveLength(1);
   });
 
-  const failedParts = [
-    start,
-    {
-      type: 'error',
-      error: { type: 'upstream_error', code: 'upstream_failed', message: 'The model failed.' },
-    },
-    finishPart('error'),
-  ];
-
-  test('generateText throws the error of a failure midway', async () => {
+  test('is thrown for a failure midway', async () => {
     answerWith(failedParts);
     await expect(generateText({ model, prompt: 'Hi' })).rejects.toMatchObject({
       code: 'upstream_failed',
@@ -206,8 +222,16 @@ describe('under the AI SDK', () => {
     });
     expect(server.requests).toHaveLength(1);
   });
+});
 
-  test('streamText reports a failure midway to onError', async () => {
+describe('streamText of the AI SDK', () => {
+  test('yields the text as it arrives', async () => {
+    answerWith(textParts('one two three'));
+    const chunks = await readAll(streamText({ model, prompt: 'Count.' }).textStream);
+    expect(chunks).toEqual(['one ', 'two ', 'three']);
+  });
+
+  test('reports a failure midway to onError', async () => {
     answerWith(failedParts);
     const errors: unknown[] = [];
     await streamText({
@@ -240,26 +264,6 @@ describe('under the AI SDK', () => {
       return ((await server.requests.at(-1)?.disconnection) ?? Infinity) - startedMs;
     });
     expect(closeMs).toBeLessThan(50);
-  });
-
-  test('prefers the reasoning of the call to that of the model', async () => {
-    answerWith(textParts('a'), textParts('b'), textParts('c'), textParts('d'));
-    const reasoningModel = client.model('local/echo', { reasoningEffort: 'low' });
-    await generateText({ model: reasoningModel, prompt: 'Hi' });
-    await generateText({ model: reasoningModel, prompt: 'Hi', reasoning: 'high' });
-    await generateText({
-      model: reasoningModel,
-      prompt: 'Hi',
-      providerOptions: { townhall: { reasoningEffort: 'xhigh' }, acme: { a: 1 } },
-    });
-    await generateText({ model, prompt: 'Hi' });
-    expect([0, 1, 2, 3].map((index) => requestAt(index).reasoning_effort)).toEqual([
-      'low',
-      'high',
-      'xhigh',
-      undefined,
-    ]);
-    expect(requestAt(2).providerOptions).toEqual({ acme: { a: 1 } });
   });
 });
 
