@@ -1,6 +1,7 @@
 // The commands of docs/guides/first-plugin.md, in their order, on a machine where `townhall` is on
 // the PATH.
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { chmod, mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -11,9 +12,13 @@ import { entry, townhall, type Run } from './townhall.ts';
 
 const runFile = promisify(execFile);
 const repository = join(import.meta.dirname, '../..');
+const guide = readFileSync(join(repository, 'docs/guides/first-plugin.md'), 'utf8');
+const commands = [...guide.matchAll(/```sh\n([^`]*)```/g)].flatMap(([, text = '']) =>
+  text.trim().split('\n'),
+);
+const [initPlugin = '', , testPlugin = '', startEdition = '', callRoll = ''] = commands;
 let root: string;
 let plugin: string;
-let commands: string[];
 
 beforeAll(async () => {
   root = await mkdtemp(join(tmpdir(), 'townhall-first-plugin-'));
@@ -21,8 +26,6 @@ beforeAll(async () => {
   await mkdir(join(root, 'bin'));
   await writeFile(join(root, 'bin/townhall'), `#!/bin/sh\nexec "${process.execPath}" "${entry}" "$@"\n`);
   await chmod(join(root, 'bin/townhall'), 0o755);
-  const guide = await readFile(join(repository, 'docs/guides/first-plugin.md'), 'utf8');
-  commands = [...guide.matchAll(/```sh\n([^`]*)```/g)].flatMap(([, text = '']) => text.trim().split('\n'));
 });
 afterAll(() => rm(root, { recursive: true, force: true }));
 
@@ -41,9 +44,20 @@ function typeErrors(folder = plugin): Promise<string> {
   );
 }
 
-function edit(text: string, replacement: string): Promise<void> {
-  const file = join(plugin, 'src/index.ts');
-  return readFile(file, 'utf8').then((source) => writeFile(file, source.replace(text, replacement)));
+/** The source of the plugin with the text replaced. */
+async function replaceInSource(text: string, replacement: string): Promise<string> {
+  const source = await readFile(join(plugin, 'src/index.ts'), 'utf8');
+  expect(source).toContain(text);
+  return source.replace(text, replacement);
+}
+
+async function edit(text: string, replacement: string): Promise<void> {
+  await writeFile(join(plugin, 'src/index.ts'), await replaceInSource(text, replacement));
+}
+
+/** Calls the action of the plugin in the running local edition. */
+async function rollDice(): Promise<unknown> {
+  return JSON.parse(await shell(callRoll, plugin));
 }
 
 describe('your first plugin', { timeout: 120_000 }, () => {
@@ -58,8 +72,8 @@ describe('your first plugin', { timeout: 120_000 }, () => {
   });
 
   test('a new plugin passes its test', async () => {
-    expect(await shell(commands[0] ?? '', root)).toContain('src/index.test.ts');
-    expect(await shell(commands[2] ?? '', plugin)).toContain('pass 2');
+    expect(await shell(initPlugin, root)).toContain('src/index.test.ts');
+    expect(await shell(testPlugin, plugin)).toContain('pass 2');
   });
 
   test('a new plugin compiles', async () => {
@@ -75,7 +89,7 @@ describe('your first plugin', { timeout: 120_000 }, () => {
   describe('beside a local edition', () => {
     let edition: Run;
     beforeAll(async () => {
-      const words = (commands[3] ?? '').split(' ').slice(1);
+      const words = startEdition.split(' ').slice(1);
       const env = { HOST: '127.0.0.1', PORT: '0', AGENT_PORT: '0', CONSOLE_PORT: '0' };
       edition = townhall(words, { cwd: plugin, env });
       await edition.waitFor(/is running\./);
@@ -85,16 +99,16 @@ describe('your first plugin', { timeout: 120_000 }, () => {
       await edition.ended;
     });
 
+    const countStarts = () => [...edition.screen().matchAll(/is running\./g)].length;
+
     test('the action answers a call of the command line', async () => {
-      expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
-        rolls: [expect.any(Number)],
-      });
+      expect(await rollDice()).toMatchObject({ rolls: [expect.any(Number)] });
     });
 
     test('a changed file is loaded again', async () => {
       await edit('sum: rolls', 'total: rolls');
       await edition.waitFor(/is running\.[^]*is running\./);
-      expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({ total: expect.any(Number) });
+      expect(await rollDice()).toMatchObject({ total: expect.any(Number) });
     });
 
     test('the agent starts again after the repair of a syntax error', async () => {
@@ -102,9 +116,7 @@ describe('your first plugin', { timeout: 120_000 }, () => {
       await edition.waitFor(/index\.ts cannot be loaded: .+ \(line \d+\)[^]*starts again after a change/);
       await edit('const const rolls', 'const rolls');
       await edition.waitFor(/starts again after a change[^]*is running\./);
-      expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
-        total: expect.any(Number),
-      });
+      expect(await rollDice()).toMatchObject({ total: expect.any(Number) });
     });
 
     test('a file that an editor replaces is loaded again each time', async () => {
@@ -113,41 +125,40 @@ describe('your first plugin', { timeout: 120_000 }, () => {
         ['points', 'sum'],
       ] as const) {
         const file = join(plugin, 'src/index.ts');
-        const starts = [...edition.screen().matchAll(/is running\./g)].length;
-        await writeFile(`${file}~`, (await readFile(file, 'utf8')).replace(`${from}: rolls`, `${to}: rolls`));
+        const startsBefore = countStarts();
+        await writeFile(`${file}~`, await replaceInSource(`${from}: rolls`, `${to}: rolls`));
         await rename(`${file}~`, file);
-        await until(
-          async () => [...edition.screen().matchAll(/is running\./g)].length > starts,
-          'the agent has restarted',
-        );
-        expect(JSON.parse(await shell(commands[4] ?? '', plugin))).toMatchObject({
-          [to]: expect.any(Number),
-        });
+        await until(() => countStarts() > startsBefore, 'the agent has restarted');
+        expect(await rollDice()).toMatchObject({ [to]: expect.any(Number) });
       }
     });
   });
 });
 
-test('townhall link writes the files of a project after a clone', async () => {
-  await shell('townhall init demo', root);
-  const project = join(root, 'demo');
-  await rm(join(project, '.townhall'), { recursive: true });
-  expect(await shell('townhall link', project)).toBe(
-    'Wrote .townhall/tsconfig.json\nWrote .townhall/register.js\n',
-  );
-  expect(await typeErrors(project)).toBe('');
+describe('a project', () => {
+  test('gets its files by townhall link after a clone', async () => {
+    await shell('townhall init demo', root);
+    const project = join(root, 'demo');
+    await rm(join(project, '.townhall'), { recursive: true });
+    expect(await shell('townhall link', project)).toBe(
+      'Wrote .townhall/tsconfig.json\nWrote .townhall/register.js\n',
+    );
+    expect(await typeErrors(project)).toBe('');
+  });
+
+  test('has the types of its inputs', { timeout: 120_000 }, async () => {
+    await shell('townhall init shop', root);
+    const entryFile = join(root, 'shop/src/index.ts');
+    const source = await readFile(entryFile, 'utf8');
+    await writeFile(entryFile, source.replace('message: `${input.greeting', 'wrong: input.greting, $&'));
+    expect(await typeErrors(join(root, 'shop'))).toMatch(/src\/index\.ts.+Property 'greting' does not exist/);
+  });
 });
 
-test('a new project has the types of its inputs', { timeout: 120_000 }, async () => {
-  await shell('townhall init shop', root);
-  const entryFile = join(root, 'shop/src/index.ts');
-  const source = await readFile(entryFile, 'utf8');
-  await writeFile(entryFile, source.replace('message: `${input.greeting', 'wrong: input.greting, $&'));
-  expect(await typeErrors(join(root, 'shop'))).toMatch(/src\/index\.ts.+Property 'greting' does not exist/);
-});
-
-test('townhall init refuses an invalid name of a plugin', async () => {
-  await expect(shell('townhall init Dice --plugin', root)).rejects.toMatchObject({
-    stderr: expect.stringContaining('"Dice" is not a valid plugin name: lower-case letters'),
+describe('townhall init', () => {
+  test('refuses an invalid name of a plugin', async () => {
+    await expect(shell('townhall init Dice --plugin', root)).rejects.toMatchObject({
+      stderr: expect.stringContaining('"Dice" is not a valid plugin name: lower-case letters'),
+    });
   });
 });
