@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { hasTerminal, spawnOnTerminal } from './terminal.ts';
+import { hasTerminal, spawnOnTerminal } from './script-terminal.ts';
 
 if (!hasTerminal) console.warn('SKIPPED: the terminal tests need `script` of util-linux, which is not here.');
 
