@@ -35,7 +35,7 @@ interface CallOptions {
 }
 
 function call(words: string[], { token, input = '' }: CallOptions = {}): Promise<RunResult> {
-  const env = token === undefined ? {} : { TOWNHALL_TOKEN: token };
+  const env: Record<string, string> = token === undefined ? {} : { TOWNHALL_TOKEN: token };
   return runTownhall(['call', ...words], { cwd: folder, env, input });
 }
 

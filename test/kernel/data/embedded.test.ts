@@ -135,7 +135,7 @@ describe('the data folder', () => {
     const secondProcess = start('hold');
     const outcomes = await Promise.all(
       [firstProcess, secondProcess].map(
-        async ({ lines }) => String((await lines.next()).value).split(' ')[0],
+        async ({ lines }) => String((await lines.next()).value).split(' ')[0] ?? '',
       ),
     );
     expect(outcomes.sort()).toEqual(['open', 'refused']);

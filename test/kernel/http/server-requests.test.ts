@@ -65,7 +65,7 @@ describe('bodies', () => {
 describe('hostile bodies', () => {
   test('are a 400 within 100 ms', async () => {
     const { url } = await startTestWorld();
-    const documents: [string, string | Buffer][] = [
+    const documents: [string, string | Buffer<ArrayBuffer>][] = [
       ['50,000 deep arrays', '['.repeat(50_000) + ']'.repeat(50_000)],
       ['30,000 deep objects', `${'{"a":'.repeat(30_000)}1${'}'.repeat(30_000)}`],
       ['65 deep', `{"a":${'['.repeat(64)}${']'.repeat(64)}}`],
