@@ -1,18 +1,16 @@
 // The credential of a console page in a real Chromium: which pages hold it, and what another server
 // on this machine can see of it.
-import { once } from 'node:events';
-import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { hasChromium } from '../support/chromium.ts';
 import { openConsoleBrowser, openConsolePage, type ConsoleBrowser } from '../support/console-browser.ts';
 import { startConsole } from '../support/console.ts';
+import { startPageServer, type PageServer } from './page-server.ts';
 
 describe.skipIf(!hasChromium)('the credential of a console page', () => {
   let world: ConsoleBrowser;
-  let neighbour: Server;
-  let neighbourUrl: string;
+  let neighbour: PageServer;
   let context: BrowserContext;
   let page: Page;
   /** Headers of every request that reaches the other port. */
@@ -20,15 +18,10 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
 
   beforeAll(async () => {
     world = await openConsoleBrowser();
-    neighbour = createServer((request, response) => {
-      receivedHeaders.push(request.headers);
-      response
-        .writeHead(200, { 'content-type': 'text/html' })
-        .end('<!doctype html><title>A neighbour</title>');
+    neighbour = await startPageServer(({ headers }) => {
+      receivedHeaders.push(headers);
+      return '<!doctype html><title>A neighbour</title>';
     });
-    neighbour.listen(0, '127.0.0.1');
-    await once(neighbour, 'listening');
-    neighbourUrl = `http://127.0.0.1:${(neighbour.address() as AddressInfo).port}`;
   });
   afterAll(async () => {
     neighbour?.close();
@@ -51,7 +44,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
 
   test('never reaches another port of this machine', async () => {
     const otherPage = await context.newPage();
-    await otherPage.goto(neighbourUrl);
+    await otherPage.goto(neighbour.origin);
     const carriedState = await otherPage.evaluate(() =>
       JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie }),
     );
@@ -114,7 +107,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     expect(await page.getByText('You are not signed in').count()).toBe(0);
   });
 
-  test('is missing in a profile without a code, and the page says what to do', async () => {
+  test('is missing in a profile that used no code', async () => {
     const stranger = await world.browser.newContext();
     const otherPage = await stranger.newPage();
     await otherPage.goto(`${world.consoleServer.url}/#/sessions`);

@@ -1,16 +1,15 @@
 // Login from a web page of another origin, in a real Chromium that reaches only this machine: CORS
 // is enforced by the browser alone. Skipped with a warning where Chromium is absent.
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startMailbox, type Mailbox } from '../gateway/accounts/mailbox.ts';
 import { hasChromium, launchChromium } from '../support/chromium.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { startPageServer, type PageServer } from './page-server.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
-interface Seen {
+interface PageAnswer {
   status: number;
   body: Record<string, unknown>;
 }
@@ -19,12 +18,12 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
   let world: GatewayWorld;
   let mailbox: Mailbox;
   let browser: Browser;
-  let shop: { server: Server; origin: string };
-  let stranger: { server: Server; origin: string };
+  let shop: PageServer;
+  let stranger: PageServer;
 
   beforeAll(async () => {
     mailbox = await startMailbox();
-    [shop, stranger] = await Promise.all([startPage(), startPage()]);
+    [shop, stranger] = await Promise.all([startShop(), startShop()]);
     world = await startGateway({
       withAdmin: true,
       env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example' },
@@ -40,8 +39,8 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
     await browser?.close();
     await world?.close();
     await mailbox?.close();
-    shop?.server.close();
-    stranger?.server.close();
+    shop?.close();
+    stranger?.close();
   });
 
   async function open(origin: string): Promise<Page> {
@@ -50,7 +49,7 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
     return page;
   }
   /** The answer as the page reads it; null when the browser withholds it. */
-  const ask = (page: Page, path: string, json?: object, token?: string): Promise<Seen | null> =>
+  const ask = (page: Page, path: string, json?: object, token?: string): Promise<PageAnswer | null> =>
     page.evaluate(
       async ({ url, body, bearer }) => {
         const headers = {
@@ -127,11 +126,4 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
   });
 });
 
-async function startPage(): Promise<{ server: Server; origin: string }> {
-  const server = createServer(
-    (_request, response) =>
-      void response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>Shop</title>'),
-  );
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return { server, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
-}
+const startShop = () => startPageServer(() => '<!doctype html><title>Shop</title>');

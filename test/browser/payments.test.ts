@@ -2,28 +2,27 @@
 // the provider's page and back to our result page, which updates itself once the credits are
 // booked. A server of the test plays the provider's page. Skipped with a warning where Chromium is
 // absent.
-import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startPayments, type PaymentsWorld } from '../gateway/payments/world.ts';
 import { hasChromium, launchChromium, openLocalPage } from '../support/chromium.ts';
+import { startPageServer, type PageServer } from './page-server.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
 describe.skipIf(!hasChromium)('a user who buys credits', () => {
   let world: PaymentsWorld;
   let browser: Browser;
-  let provider: { server: Server; origin: string };
+  let provider: PageServer;
 
   beforeAll(async () => {
     world = await startPayments({ hasOwnAddress: true });
-    provider = await startPage(world);
+    provider = await startProviderPages(world);
     browser = await launchChromium();
   });
   afterAll(async () => {
     await browser?.close();
-    provider?.server.close();
+    provider?.close();
     await world?.close();
   });
 
@@ -83,23 +82,17 @@ describe.skipIf(!hasChromium)('a user who buys credits', () => {
   });
 });
 
-/**
- * A stand-in for the providers' pages: two links, to the success and cancel addresses that we sent.
- */
-async function startPage(world: PaymentsWorld): Promise<{ server: Server; origin: string }> {
-  const server = createServer((request, response) => {
-    const [, method, id = ''] = (request.url ?? '').split('/');
+/** The providers' pages: two links, to the success and cancel addresses that the gateway sent. */
+function startProviderPages(world: PaymentsWorld): Promise<PageServer> {
+  return startPageServer(({ url = '' }) => {
+    const [, method, id = ''] = url.split('/');
     const session = world.stripe.sessions.get(id);
     // Creem adds members of its own.
-    const success =
-      method === 'stripe'
-        ? session?.success_url
-        : `${world.creem.checkouts.get(id)?.success_url}&checkout_id=${id}&order_id=ord_1&customer_id=cust_1&signature=00`;
-    response.writeHead(200, { 'content-type': 'text/html' });
-    response.end(
-      `<!doctype html><link rel="icon" href="data:,"><a href="${success}">Pay</a> <a href="${session?.cancel_url ?? ''}">Back</a>`,
-    );
+    const creemUrl =
+      `${world.creem.checkouts.get(id)?.success_url}&checkout_id=${id}` +
+      '&order_id=ord_1&customer_id=cust_1&signature=00';
+    const successUrl = method === 'stripe' ? session?.success_url : creemUrl;
+    return `<!doctype html><link rel="icon" href="data:,">
+      <a href="${successUrl}">Pay</a> <a href="${session?.cancel_url ?? ''}">Back</a>`;
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return { server, origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
