@@ -1,11 +1,11 @@
 // The page that confirms a device login, in a real Chromium that reaches only this machine. Skipped
 // with a warning where Chromium is absent. DEVICE_PICTURES=FOLDER stores pictures of every step.
-import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startMailbox, type Mailbox } from '../gateway/accounts/mailbox.ts';
 import { hasChromium, launchChromium, openLocalPage, type LocalPage } from '../support/chromium.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
+import { takePictures } from './pictures.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
@@ -40,16 +40,6 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     return localPage;
   }
 
-  async function picture(page: Page, step: string): Promise<void> {
-    if (pictures === undefined) return;
-    for (const width of [1280, 390])
-      for (const colorScheme of ['light', 'dark'] as const) {
-        await page.setViewportSize({ width, height: 844 });
-        await page.emulateMedia({ colorScheme });
-        await page.screenshot({ path: join(pictures, `${step}-${width}-${colorScheme}.png`) });
-      }
-  }
-
   async function signInWithToken(page: Page): Promise<void> {
     await page.getByLabel('Sign in with').selectOption('A user token');
     await page.getByLabel('Your user token').fill(world.userToken);
@@ -60,11 +50,11 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
   test('confirms a login by keyboard alone', async () => {
     const login = await start({ credit_cap: 5_000_000, models: ['local/echo'] });
     const { page, outside, complaints } = await open(login.verification_uri);
-    await picture(page, '1-code');
+    await takePictures(page, pictures, '1-code');
     await page.keyboard.type(login.user_code.toLowerCase());
     await page.keyboard.press('Enter');
     await page.getByLabel('Sign in with').waitFor();
-    await picture(page, '2-sign-in');
+    await takePictures(page, pictures, '2-sign-in');
     await page.getByLabel('Sign in with').selectOption('email_code');
     await page.getByLabel('E-mail address').fill('ada@townhall.example');
     await page.keyboard.press('Enter');
@@ -73,7 +63,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     await page.locator('#inputs input').fill(code);
     await page.keyboard.press('Enter');
     await page.getByRole('button', { name: 'Confirm' }).waitFor();
-    await picture(page, '3-decide');
+    await takePictures(page, pictures, '3-decide');
     const facts = await page.locator('#facts').innerText();
     for (const fact of [
       'townhall login on laptop',
@@ -86,7 +76,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     await page.keyboard.press('Shift+Tab');
     await page.keyboard.press('Enter');
     await page.getByText('Confirmed').waitFor();
-    await picture(page, '4-end');
+    await takePictures(page, pictures, '4-end');
     const credential = await world.guest.accounts.getDeviceLoginResult({ device_code: login.device_code });
     expect(credential).toMatchObject({ kind: 'key', credit_cap: 5_000_000 });
     expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
@@ -132,7 +122,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     await page.getByLabel('Your user token').fill(world.userToken);
     await page.keyboard.press('Enter');
     await page.getByText('There is no device login with this code.').waitFor();
-    await picture(page, '5-error');
+    await takePictures(page, pictures, '5-error');
     await page.getByLabel('Code').fill(login.user_code);
     await page.keyboard.press('Enter');
     await page.getByRole('button', { name: 'Confirm' }).click();
