@@ -2,17 +2,18 @@
 // browser part is skipped with a warning where Chromium is absent.
 
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { type Server, createServer } from 'node:http';
+import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { findForeignAssets, sealPage } from '../../scripts/docs/seal.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
-import { hasChromium, launchChromium, openLocalPage } from '../support/chromium.ts';
+import { hasChromium, launchChromium, openLocalPage, type LocalPage } from '../support/chromium.ts';
 
 const root = path.join(import.meta.dirname, '../..');
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-'));
@@ -34,7 +35,19 @@ beforeAll(async () => {
   await promisify(execFile)(process.execPath, [path.join(root, 'scripts/docs.ts'), '--output', folder], {
     timeout: 500_000,
   });
-  server = createServer((request, response) => {
+  server = servePortal().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}, 520_000);
+
+afterAll(() => {
+  server?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** A server of the built files. */
+function servePortal(): Server {
+  return createServer((request, response) => {
     const file = path.join(
       folder,
       path.posix.normalize(decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname)),
@@ -49,17 +62,11 @@ beforeAll(async () => {
     response.writeHead(isServable ? 200 : 404, { 'content-type': mediaType ?? 'text/plain' });
     response.end(isServable ? readFileSync(file) : '');
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}, 520_000);
-
-afterAll(() => {
-  server?.close();
-  rmSync(folder, { recursive: true, force: true });
-});
+}
 
 describe('a page of the portal', () => {
   test('references no asset of another host', () => {
+    expect(pages().length).toBeGreaterThan(200);
     for (const page of pages())
       expect(findForeignAssets(readFileSync(path.join(folder, page), 'utf8')), page).toEqual([]);
   });
@@ -128,361 +135,364 @@ describe('a page of the portal', () => {
   });
 });
 
-describe.skipIf(!hasChromium)('the portal in a browser', () => {
+describe.skipIf(!hasChromium)('the portal in Chromium', { timeout: 120_000 }, () => {
   let browser: Browser;
+  let page: Page;
+  let observations: Pick<LocalPage, 'outside' | 'complaints'>;
   beforeAll(async () => {
     browser = await launchChromium();
-  }, 120_000);
+  });
   afterAll(() => browser?.close());
-
-  test('links every document from its first page', async () => {
-    const { page, outside, complaints } = await openLocalPage(browser);
-    await page.goto(`${origin}/index.html`);
-    expect(await page.locator('h1').innerText()).toBe('Townhall');
-    expect(
-      await page
-        .locator('.documents h3 a')
-        .evaluateAll((links) => links.map((link) => link.getAttribute('href'))),
-    ).toEqual(names.map((name) => `${name}.html`));
-    await page.locator('.documents h3 a').first().click();
-    await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
-    expect(page.url()).toBe(`${origin}/gateway.html`);
+  beforeEach(async () => {
+    ({ page, ...observations } = await openLocalPage(browser));
+  });
+  afterEach(async () => {
     await page.close();
-    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 120_000);
+    expect(observations).toEqual({ outside: [], complaints: [] });
+  });
 
-  test.each(names)(
-    'shows every operation and service of %s without a foreign request',
-    async (name) => {
-      const { page, outside, complaints } = await openLocalPage(browser);
-      const operations = operationsOf(
-        JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document,
-      );
-      await page.goto(`${origin}/${name}.html`);
-      // The overview of each tag lists its operations with links.
-      await showOverview(page);
-      // The page source holds every operation; a long list shows only its first ones at once.
-      const source = await page.content();
-      expect(operations.filter(({ id }) => !source.includes(id)).map(({ id }) => id)).toEqual([]);
-      // Redoc renders operations as the page scrolls.
-      const serviceOf = (id: string) => id.split('.')[0] as string;
-      const services = new Set(operations.map(({ id }) => serviceOf(id)));
-      // Scroll in steps shorter than the operations of a small service: Redoc removes them again
-      // once they are out of view.
-      const scrollOn = async () => {
-        for (let step = 0; step < 5; step += 1) {
-          const text = (await page.innerText('body')).replaceAll(/\s+/g, ' ');
-          for (const { id, method, path: template } of operations)
-            if (text.includes(`${method.toUpperCase()} ${template} `)) services.delete(serviceOf(id));
-          await page.mouse.move(700, 400);
-          await page.mouse.wheel(0, 900);
-          await page.evaluate(
-            () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
-          );
-        }
-        return [...services];
-      };
-      await expect.poll(scrollOn, { timeout: 200_000 }).toEqual([]);
-      // Leave the page: telemetry would be sent at this moment.
-      await page.goto('about:blank');
-      expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-      await page.close();
-    },
-    240_000,
-  );
-
-  test('finds an operation by a word', async () => {
-    const { page, outside, complaints } = await openLocalPage(browser);
-    await page.goto(`${origin}/gateway.html`);
-    await showOverview(page);
-    await page.keyboard.press('Control+k');
-    await page.keyboard.type('completion');
-    await page.getByText('Create a chat completion').first().waitFor();
-    await page.close();
-    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 120_000);
-
-  test('shows every guide, example and list without a foreign request', async () => {
-    const { page, outside, complaints } = await openLocalPage(browser);
-    expect(ownPages()).toEqual(
-      expect.arrayContaining([
-        'start.html',
-        'guides/agent.html',
-        'guides/error-codes.html',
-        'examples/first-five-minutes.ts.html',
-      ]),
-    );
-    for (const name of ownPages()) {
-      await page.goto(`${origin}/${name}`);
-      expect((await page.locator('main h1').innerText()).length, name).toBeGreaterThan(2);
-      // The style is loaded: without it the bar would not stick.
-      expect(await page.locator('header').evaluate((header) => getComputedStyle(header).position), name).toBe(
-        'sticky',
-      );
-      expect(await page.locator('#navigation a').count(), name).toBeGreaterThan(8);
-    }
-    await page.close();
-    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 240_000);
-
-  test('finds guides and operations by keyboard alone', async () => {
-    const { page, outside, complaints } = await openLocalPage(browser);
-    await page.goto(`${origin}/guides/errors.html`);
-    await page.keyboard.press('/');
-    await page.keyboard.type('OpenAI-compatible provider');
-    await page.locator('#results li[aria-selected="true"]').waitFor();
-    await page.keyboard.press('Enter');
-    await page.waitForURL(/guides\/model-providers\.html#/);
-    await page.keyboard.press('Control+k');
-    await page.keyboard.type('createChatCompletion');
-    await page
-      .locator('#results li[aria-selected="true"]', { hasText: 'Create a chat completion' })
-      .waitFor();
-    await page.keyboard.press('Enter');
-    await page.waitForURL(/operations\/gateway\/ai\.createChatCompletion\.html$/);
-    await page.getByText('/v1/ai/chat/completions').first().waitFor();
-    await page.close();
-    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 120_000);
-
-  test('lands on the explanation of an error code', async () => {
-    const { page } = await openLocalPage(browser);
-    for (const code of ['insufficient_credits', 'model_not_found', 'idempotency_key_reused']) {
+  describe('the reference', () => {
+    test('links every document from its first page', async () => {
       await page.goto(`${origin}/index.html`);
+      expect(await page.locator('h1').innerText()).toBe('Townhall');
+      expect(
+        await page
+          .locator('.documents h3 a')
+          .evaluateAll((links) => links.map((link) => link.getAttribute('href'))),
+      ).toEqual(names.map((name) => `${name}.html`));
+      await page.locator('.documents h3 a').first().click();
+      await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
+      expect(page.url()).toBe(`${origin}/gateway.html`);
+    });
+
+    test.each(names)(
+      'shows every operation and service of %s without a foreign request',
+      async (name) => {
+        const operations = operationsOf(
+          JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document,
+        );
+        await page.goto(`${origin}/${name}.html`);
+        // The overview of each tag lists its operations with links.
+        await showOverview(page);
+        // The page source holds every operation; a long list shows only its first ones at once.
+        const source = await page.content();
+        expect(operations.filter(({ id }) => !source.includes(id)).map(({ id }) => id)).toEqual([]);
+        // Redoc renders operations as the page scrolls.
+        const serviceOf = (id: string) => id.split('.')[0] as string;
+        const missingServices = new Set(operations.map(({ id }) => serviceOf(id)));
+        const scrollOn = async () => {
+          for (let step = 0; step < 5; step += 1) {
+            const text = (await page.innerText('body')).replaceAll(/\s+/g, ' ');
+            for (const { id, method, path: template } of operations)
+              if (text.includes(`${method.toUpperCase()} ${template} `))
+                missingServices.delete(serviceOf(id));
+            await scrollOneStep(page);
+          }
+          return [...missingServices];
+        };
+        await expect.poll(scrollOn, { timeout: 200_000 }).toEqual([]);
+        // Leave the page: telemetry would be sent at this moment.
+        await page.goto('about:blank');
+      },
+      240_000,
+    );
+
+    test('finds an operation by a word', async () => {
+      await page.goto(`${origin}/gateway.html`);
+      await showOverview(page);
+      await page.keyboard.press('Control+k');
+      await page.keyboard.type('completion');
+      await page.getByText('Create a chat completion').first().waitFor();
+    });
+
+    test('shows the same samples as the page of an operation', async () => {
+      await page.goto(`${origin}/gateway.html#/ai/ai.generatetext`);
+      await page.getByRole('button', { name: 'curl', exact: true }).first().click();
+      expect(
+        (await page.getByRole('menu').filter({ hasText: 'Python' }).innerText()).split(/\s*\n\s*/),
+      ).toEqual(['curl', 'TypeScript', 'Python']);
+    });
+
+    test('links back to the first page', async () => {
+      await page.goto(`${origin}/gateway.html`);
+      await page.getByRole('banner').getByRole('link', { name: 'Townhall' }).click();
+      await page.waitForURL(/index\.html$/);
+    });
+  });
+
+  describe('the search', () => {
+    test('finds guides and operations by keyboard alone', async () => {
+      await page.goto(`${origin}/guides/errors.html`);
       await page.keyboard.press('/');
-      await page.keyboard.type(code);
+      await page.keyboard.type('OpenAI-compatible provider');
       await page.locator('#results li[aria-selected="true"]').waitFor();
       await page.keyboard.press('Enter');
-      await page.waitForURL(`${origin}/guides/error-codes.html#${code}`);
-      expect(await page.locator(`h3#${code}`).isVisible()).toBe(true);
-    }
-    await page.close();
-  }, 120_000);
-
-  test('shows an example of each error code of an operation', async () => {
-    const { page } = await openLocalPage(browser);
-    const bundle = JSON.parse(readFileSync(path.join(folder, 'gateway.json'), 'utf8')) as Document;
-    const { operation } = operationsOf(bundle).find(({ id }) => id === 'ai.generateText') ?? {};
-    const codes = operation?.['x-error-codes'] ?? [];
-    await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
-    const entries = page.locator('details.error');
-    const titles = await entries.evaluateAll((all) =>
-      all.map((entry) => entry.getAttribute('data-code') ?? ''),
-    );
-    expect(new Set(titles)).toEqual(new Set(codes));
-    const entry = page.locator('details.error[data-code="model_not_found"]');
-    await entry.locator('summary').click();
-    expect(JSON.parse(await entry.locator('pre code').innerText())).toMatchObject({
-      error: { code: 'model_not_found', param: 'model' },
+      await page.waitForURL(/guides\/model-providers\.html#/);
+      await page.keyboard.press('Control+k');
+      await page.keyboard.type('createChatCompletion');
+      await page
+        .locator('#results li[aria-selected="true"]', { hasText: 'Create a chat completion' })
+        .waitFor();
+      await page.keyboard.press('Enter');
+      await page.waitForURL(/operations\/gateway\/ai\.createChatCompletion\.html$/);
+      await page.getByText('/v1/ai/chat/completions').first().waitFor();
     });
-    await entry.getByRole('link').click();
-    await page.waitForURL(/guides\/error-codes\.html#model_not_found$/);
-    await page.close();
-  }, 120_000);
 
-  test('shows one sample per language for an operation', async () => {
-    const { page, outside, complaints } = await openLocalPage(browser);
-    await page.goto(`${origin}/operations/gateway/ai.createChatCompletion.html`);
-    const tabs = page.getByRole('tab');
-    expect(await tabs.allInnerTexts()).toEqual(['curl', 'TypeScript', 'TypeScript (openai)', 'Python']);
-    const panel = page.locator('.samples [role="tabpanel"]:visible');
-    expect(await panel.innerText()).toContain('curl http://127.0.0.1:43127/v1/ai/chat/completions');
-    await tabs.first().focus();
-    await page.keyboard.press('ArrowRight');
-    expect(await panel.innerText()).toContain('client.ai.createChatCompletion(');
-    // The next operation opens with the same language.
-    await page.goto(`${origin}/operations/agent/sessions.prompt.html`);
-    expect(await panel.innerText()).toContain('client.sessions.prompt(');
-    await page.close();
-    expect({ outside, complaints }).toEqual({ outside: [], complaints: [] });
-  }, 120_000);
-
-  test('copies a sample with the token of the reader', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin });
-    await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
-    await page.getByLabel('Your token').fill("th_usr_mine'");
-    await page.locator('.samples .copy:visible').click();
-    await page.locator('.samples .copy:visible', { hasText: 'Copied' }).waitFor();
-    const clipboardText = await page.evaluate(() => navigator.clipboard.readText());
-    expect(clipboardText).toContain('-H "Authorization: Bearer th_usr_mine"');
-    await page.getByRole('tab', { name: 'Python' }).click();
-    expect(await page.locator('.samples [role="tabpanel"]:visible').innerText()).toContain(
-      '"Authorization": "Bearer th_usr_mine"',
+    test.each(['insufficient_credits', 'model_not_found', 'idempotency_key_reused'])(
+      'leads from the error code %s to its explanation',
+      async (code) => {
+        await page.goto(`${origin}/index.html`);
+        await page.keyboard.press('/');
+        await page.keyboard.type(code);
+        await page.locator('#results li[aria-selected="true"]').waitFor();
+        await page.keyboard.press('Enter');
+        await page.waitForURL(`${origin}/guides/error-codes.html#${code}`);
+        expect(await page.locator(`h3#${code}`).isVisible()).toBe(true);
+      },
     );
-    await page.getByLabel('Your token').fill('');
-    await page.getByRole('tab', { name: 'TypeScript' }).click();
-    expect(await page.locator('.samples [role="tabpanel"]:visible').innerText()).toContain(
-      "process.env['TOWNHALL_TOKEN']",
-    );
-    await page.close();
-  }, 120_000);
 
-  test('links guides and operations both ways', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.goto(`${origin}/operations/gateway/payments.createCheckout.html`);
-    await page.locator('.details').getByRole('link', { name: 'Payments', exact: true }).click();
-    await page.waitForURL(/guides\/payments\.html$/);
-    await page.locator('.operations a[href="../operations/gateway/payments.createCheckout.html"]').click();
-    await page.waitForURL(/operations\/gateway\/payments\.createCheckout\.html$/);
-    await page.getByRole('link', { name: 'payments.getPayment' }).click();
-    await page.waitForURL(/operations\/gateway\/payments\.getPayment\.html$/);
-    await page.getByRole('link', { name: 'in the reference' }).click();
-    await page.waitForURL(/gateway\.html#\//);
-    expect(page.url()).toMatch(/#\/payments\/payments\.getpayment$/);
-    await page.close();
-  }, 120_000);
-
-  test('shows the same samples on the reference page, with a link back', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.goto(`${origin}/gateway.html#/ai/ai.generatetext`);
-    await page.getByRole('button', { name: 'curl', exact: true }).first().click();
-    expect(
-      (await page.getByRole('menu').filter({ hasText: 'Python' }).innerText()).split(/\s*\n\s*/),
-    ).toEqual(['curl', 'TypeScript', 'Python']);
-    await page.keyboard.press('Escape');
-    await page.getByRole('banner').getByRole('link', { name: 'Townhall' }).click();
-    await page.waitForURL(/index\.html$/);
-    await page.close();
-  }, 120_000);
-
-  test.each([
-    ['streaming', 'guides/first-five-minutes.html#stream-an-answer'],
-    ['ollama', 'guides/providers-by-example.html#ollama'],
-    ['python', 'guides/clients.html#python'],
-    ['kubernetes', 'guides/kubernetes.html#run-it-on-kubernetes'],
-    ['budget', 'guides/key-with-a-budget.html#a-key-with-a-budget'],
-    ['cors', 'guides/login-and-tokens.html#call-the-gateway-from-pages-of-other-origins-cors'],
-    ['react', 'guides/web-login-in-react.html#a-web-login-in-react'],
-  ])(
-    'answers the search for "%s" with its guide first',
-    async (word, address) => {
-      const { page } = await openLocalPage(browser);
+    test.each([
+      ['streaming', 'guides/first-five-minutes.html#stream-an-answer'],
+      ['ollama', 'guides/providers-by-example.html#ollama'],
+      ['python', 'guides/clients.html#python'],
+      ['kubernetes', 'guides/kubernetes.html#run-it-on-kubernetes'],
+      ['budget', 'guides/key-with-a-budget.html#a-key-with-a-budget'],
+      ['cors', 'guides/login-and-tokens.html#call-the-gateway-from-pages-of-other-origins-cors'],
+      ['react', 'guides/web-login-in-react.html#a-web-login-in-react'],
+    ])('names the guide first for "%s"', async (word, address) => {
       await page.goto(`${origin}/operations/index.html`);
       await page.keyboard.press('/');
       await page.keyboard.type(word);
       const first = page.locator('#results li[aria-selected="true"] a');
       await expect.poll(() => first.getAttribute('href')).toBe(`../${address}`);
-      await page.close();
-    },
-    60_000,
-  );
+    });
 
-  test('leads on from a search without a match', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.goto(`${origin}/guides/errors.html`);
-    await page.locator('#search').fill('xyzzyplugh');
-    await page.getByText('No page has “xyzzyplugh”.').waitFor();
-    await page.locator('#results').getByRole('link', { name: 'All operations' }).click();
-    await page.waitForURL(`${origin}/operations/index.html`);
-    expect(await page.locator('h1').innerText()).toBe('Operations');
-    await page.close();
-  }, 60_000);
+    test('offers the list of operations without a match', async () => {
+      await page.goto(`${origin}/guides/errors.html`);
+      await page.locator('#search').fill('xyzzyplugh');
+      await page.getByText('No page has “xyzzyplugh”.').waitFor();
+      await page.locator('#results').getByRole('link', { name: 'All operations' }).click();
+      await page.waitForURL(`${origin}/operations/index.html`);
+      expect(await page.locator('h1').innerText()).toBe('Operations');
+    });
 
-  test('keeps the chosen colors on all pages and on the reference', async () => {
-    const context = await browser.newContext({ colorScheme: 'light' });
-    const page = await context.newPage();
-    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-    await page.goto(`${origin}/guides/console.html`);
-    const lightGround = await ground();
-    await page.getByRole('button', { name: 'Dark colors' }).click();
-    const darkGround = await ground();
-    expect(darkGround).not.toBe(lightGround);
-    await page.goto(`${origin}/index.html`);
-    expect(await ground()).toBe(darkGround);
-    await page.goto(`${origin}/agent.html`);
-    await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
-    expect(await ground()).toBe(darkGround);
-    await context.close();
-  }, 120_000);
+    test('works on a page from a disk', async () => {
+      const diskPage = await browser.newPage();
+      await diskPage.goto(`file://${folder}/guides/error-codes.html`);
+      await diskPage.locator('#search').fill('idempotency');
+      await diskPage.locator('#results li').first().waitFor();
+      expect(await diskPage.locator('#results').innerText()).toMatch(/idempotency/i);
+      await diskPage.close();
+    });
 
-  test('shows each picture in the colors of the page', async () => {
-    for (const colorScheme of ['light', 'dark'] as const) {
-      const context = await browser.newContext({ colorScheme });
-      const page = await context.newPage();
-      await page.goto(`${origin}/guides/web-login-in-react.html`);
-      const picture = page.locator('.picture img:visible');
-      expect(await picture.count()).toBe(1);
-      await picture.scrollIntoViewIfNeeded();
-      await expect.poll(() => picture.evaluate((image: HTMLImageElement) => image.naturalWidth)).toBe(1160);
-      expect(await picture.getAttribute('src')).toBe(
-        `../pictures/login${colorScheme === 'dark' ? '-dark' : ''}.webp`,
-      );
-      expect(((await picture.getAttribute('alt')) ?? '').length).toBeGreaterThan(10);
-      await context.close();
-    }
-  }, 60_000);
+    test('shows its results within the window of a phone', async () => {
+      await page.setViewportSize({ width: 390, height: 800 });
+      await page.goto(`${origin}/guides/error-codes.html`);
+      await page.locator('#search').fill('idempotency');
+      await page.locator('#results li').first().waitFor();
+      const { x, width } = (await page.locator('#results').boundingBox()) ?? { x: -1, width: 0 };
+      expect([x >= 0, x + width <= 390]).toEqual([true, true]);
+    });
+  });
 
-  test('marks the section that the reader sees', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.setViewportSize({ width: 1400, height: 800 });
-    await page.goto(`${origin}/guides/agent.html#sandbox`);
-    const current = page.locator('.contents a[aria-current]');
-    await expect.poll(() => current.allInnerTexts()).toEqual(['Sandbox']);
-    await page.close();
-  }, 60_000);
+  describe('the page of an operation', () => {
+    test('lists exactly the error codes of the operation', async () => {
+      const bundle = JSON.parse(readFileSync(path.join(folder, 'gateway.json'), 'utf8')) as Document;
+      const { operation } = operationsOf(bundle).find(({ id }) => id === 'ai.generateText') ?? {};
+      const codes = operation?.['x-error-codes'] ?? [];
+      await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
+      const entryCodes = await page
+        .locator('details.error')
+        .evaluateAll((entries) => entries.map((entry) => entry.getAttribute('data-code') ?? ''));
+      expect(codes).not.toEqual([]);
+      expect(new Set(entryCodes)).toEqual(new Set(codes));
+    });
 
-  test('outlines every element that the keyboard reaches', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
-    const outlines = new Map<string, string>();
-    for (let step = 0; step < 60; step += 1) {
-      await page.keyboard.press('Tab');
-      const [name = '', outline = ''] = await page.evaluate(() => {
-        const { activeElement: element } = document;
-        if (element === null) return [];
-        const style = getComputedStyle(element);
-        return [
-          `${element.tagName} ${element.id} ${element.textContent.slice(0, 20)}`,
-          `${style.outlineStyle} ${style.outlineWidth}`,
-        ];
+    test('explains an error code with an example and a link', async () => {
+      await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
+      const entry = page.locator('details.error[data-code="model_not_found"]');
+      await entry.locator('summary').click();
+      expect(JSON.parse(await entry.locator('pre code').innerText())).toMatchObject({
+        error: { code: 'model_not_found', param: 'model' },
       });
-      outlines.set(name, outline);
-    }
-    expect(outlines.size).toBeGreaterThan(30);
-    expect([...outlines].filter(([, outline]) => outline !== 'solid 3px')).toEqual([]);
-    await page.close();
-  }, 120_000);
+      await entry.getByRole('link').click();
+      await page.waitForURL(/guides\/error-codes\.html#model_not_found$/);
+    });
 
-  test('works from a disk, including search', async () => {
-    const page = await browser.newPage();
-    await page.goto(`file://${folder}/guides/error-codes.html`);
-    await page.locator('#search').fill('idempotency');
-    await page.locator('#results li').first().waitFor();
-    expect(await page.locator('#results').innerText()).toMatch(/idempotency/i);
-    await page.setViewportSize({ width: 390, height: 800 });
-    const { x, width } = (await page.locator('#results').boundingBox()) ?? { x: -1, width: 0 };
-    expect([x >= 0, x + width <= 390]).toEqual([true, true]);
-    await page.close();
-  }, 120_000);
+    test('shows one sample per language', async () => {
+      await page.goto(`${origin}/operations/gateway/ai.createChatCompletion.html`);
+      const tabs = page.getByRole('tab');
+      expect(await tabs.allInnerTexts()).toEqual(['curl', 'TypeScript', 'TypeScript (openai)', 'Python']);
+      const panel = page.locator('.samples [role="tabpanel"]:visible');
+      expect(await panel.innerText()).toContain('curl http://127.0.0.1:43127/v1/ai/chat/completions');
+      await tabs.first().focus();
+      await page.keyboard.press('ArrowRight');
+      expect(await panel.innerText()).toContain('client.ai.createChatCompletion(');
+    });
 
-  test('fits a phone on every page', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.setViewportSize({ width: 360, height: 700 });
-    for (const name of [...ownPages(), ...names.map((name) => `${name}.html`)]) {
-      await page.goto(`${origin}/${name}`);
-      expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(360);
-    }
-    await page.close();
-  }, 240_000);
+    test('opens with the language that was chosen before', async () => {
+      await page.goto(`${origin}/operations/gateway/ai.createChatCompletion.html`);
+      await page.getByRole('tab', { name: 'TypeScript', exact: true }).click();
+      await page.goto(`${origin}/operations/agent/sessions.prompt.html`);
+      const panel = page.locator('.samples [role="tabpanel"]:visible');
+      expect(await panel.innerText()).toContain('client.sessions.prompt(');
+    });
 
-  test('has a button for the list of pages on a phone', async () => {
-    const { page } = await openLocalPage(browser);
-    await page.setViewportSize({ width: 360, height: 700 });
-    await page.goto(`${origin}/guides/agent.html`);
-    expect(await page.locator('#navigation').isVisible()).toBe(false);
-    await page.locator('#menu').click();
-    expect(await page.locator('#navigation').isVisible()).toBe(true);
-    await page.close();
-  }, 120_000);
+    test('copies a sample with the token of the reader', async () => {
+      await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin });
+      await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
+      await page.getByLabel('Your token').fill("th_usr_mine'");
+      await page.locator('.samples .copy:visible').click();
+      await page.locator('.samples .copy:visible', { hasText: 'Copied' }).waitFor();
+      const clipboardText = await page.evaluate(() => navigator.clipboard.readText());
+      expect(clipboardText).toContain('-H "Authorization: Bearer th_usr_mine"');
+      await page.getByRole('tab', { name: 'Python' }).click();
+      expect(await page.locator('.samples [role="tabpanel"]:visible').innerText()).toContain(
+        '"Authorization": "Bearer th_usr_mine"',
+      );
+      await page.getByLabel('Your token').fill('');
+      await page.getByRole('tab', { name: 'TypeScript' }).click();
+      expect(await page.locator('.samples [role="tabpanel"]:visible').innerText()).toContain(
+        "process.env['TOWNHALL_TOKEN']",
+      );
+    });
 
-  test('detects a foreign request', async () => {
-    const { page, outside } = await openLocalPage(browser);
-    await page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
-    await page.close();
-    expect(outside).toEqual(['http://elsewhere.test/logo.svg']);
-  }, 120_000);
+    test('leads to its guide, its neighbors and the reference', async () => {
+      await page.goto(`${origin}/operations/gateway/payments.createCheckout.html`);
+      await page.locator('.details').getByRole('link', { name: 'Payments', exact: true }).click();
+      await page.waitForURL(/guides\/payments\.html$/);
+      await page.locator('.operations a[href="../operations/gateway/payments.createCheckout.html"]').click();
+      await page.waitForURL(/operations\/gateway\/payments\.createCheckout\.html$/);
+      await page.getByRole('link', { name: 'payments.getPayment' }).click();
+      await page.waitForURL(/operations\/gateway\/payments\.getPayment\.html$/);
+      await page.getByRole('link', { name: 'in the reference' }).click();
+      await page.waitForURL(/gateway\.html#\//);
+      expect(page.url()).toMatch(/#\/payments\/payments\.getpayment$/);
+    });
+  });
+
+  describe('a page of our own', () => {
+    test('has a title, the style and the navigation', async () => {
+      expect(ownPages()).toEqual(
+        expect.arrayContaining([
+          'start.html',
+          'guides/agent.html',
+          'guides/error-codes.html',
+          'examples/first-five-minutes.ts.html',
+        ]),
+      );
+      for (const name of ownPages()) {
+        await page.goto(`${origin}/${name}`);
+        expect((await page.locator('main h1').innerText()).length, name).toBeGreaterThan(2);
+        // The style is loaded: without it the bar would not stick.
+        expect(
+          await page.locator('header').evaluate((header) => getComputedStyle(header).position),
+          name,
+        ).toBe('sticky');
+        expect(await page.locator('#navigation a').count(), name).toBeGreaterThan(8);
+      }
+    }, 240_000);
+
+    test('shares the chosen colors with all pages and the reference', async () => {
+      const context = await browser.newContext({ colorScheme: 'light' });
+      const page = await context.newPage();
+      const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+      await page.goto(`${origin}/guides/console.html`);
+      const lightGround = await ground();
+      await page.getByRole('button', { name: 'Dark colors' }).click();
+      const darkGround = await ground();
+      expect(darkGround).not.toBe(lightGround);
+      await page.goto(`${origin}/index.html`);
+      expect(await ground()).toBe(darkGround);
+      await page.goto(`${origin}/agent.html`);
+      await page.locator('[data-testid="color-mode-switcher"]').first().waitFor();
+      expect(await ground()).toBe(darkGround);
+      await context.close();
+    });
+
+    test('shows each picture in the colors of the page', async () => {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        const context = await browser.newContext({ colorScheme });
+        const page = await context.newPage();
+        await page.goto(`${origin}/guides/web-login-in-react.html`);
+        const picture = page.locator('.picture img:visible');
+        expect(await picture.count()).toBe(1);
+        await picture.scrollIntoViewIfNeeded();
+        await expect.poll(() => picture.evaluate((image: HTMLImageElement) => image.naturalWidth)).toBe(1160);
+        expect(await picture.getAttribute('src')).toBe(
+          `../pictures/login${colorScheme === 'dark' ? '-dark' : ''}.webp`,
+        );
+        expect(((await picture.getAttribute('alt')) ?? '').length).toBeGreaterThan(10);
+        await context.close();
+      }
+    });
+
+    test('marks the visible section in its contents', async () => {
+      await page.setViewportSize({ width: 1400, height: 800 });
+      await page.goto(`${origin}/guides/agent.html#sandbox`);
+      const current = page.locator('.contents a[aria-current]');
+      await expect.poll(() => current.allInnerTexts()).toEqual(['Sandbox']);
+    });
+
+    test('outlines every element that the keyboard reaches', async () => {
+      await page.goto(`${origin}/operations/gateway/ai.generateText.html`);
+      const outlines = new Map<string, string>();
+      for (let step = 0; step < 60; step += 1) {
+        await page.keyboard.press('Tab');
+        const [name = '', outline = ''] = await page.evaluate(() => {
+          const { activeElement: element } = document;
+          if (element === null) return [];
+          const style = getComputedStyle(element);
+          return [
+            `${element.tagName} ${element.id} ${element.textContent.slice(0, 20)}`,
+            `${style.outlineStyle} ${style.outlineWidth}`,
+          ];
+        });
+        outlines.set(name, outline);
+      }
+      expect(outlines.size).toBeGreaterThan(30);
+      expect([...outlines].filter(([, outline]) => outline !== 'solid 3px')).toEqual([]);
+    });
+
+    test('fits a phone', async () => {
+      await page.setViewportSize({ width: 360, height: 700 });
+      for (const name of [...ownPages(), ...names.map((name) => `${name}.html`)]) {
+        await page.goto(`${origin}/${name}`);
+        expect(await page.evaluate(() => document.documentElement.scrollWidth), name).toBeLessThanOrEqual(
+          360,
+        );
+      }
+    }, 240_000);
+
+    test('has a button for the list of pages on a phone', async () => {
+      await page.setViewportSize({ width: 360, height: 700 });
+      await page.goto(`${origin}/guides/agent.html`);
+      expect(await page.locator('#navigation').isVisible()).toBe(false);
+      await page.locator('#menu').click();
+      expect(await page.locator('#navigation').isVisible()).toBe(true);
+    });
+  });
+
+  // The check after each test relies on it.
+  test('names the requests of a page to other hosts', async () => {
+    const foreign = await openLocalPage(browser);
+    await foreign.page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
+    await foreign.page.close();
+    expect(foreign.outside).toEqual(['http://elsewhere.test/logo.svg']);
+  });
 });
+
+/**
+ * A step is shorter than the operations of a small service: Redoc removes operations again that are
+ * out of view.
+ */
+async function scrollOneStep(page: Page): Promise<void> {
+  await page.mouse.move(700, 400);
+  await page.mouse.wheel(0, 900);
+  await page.evaluate(
+    () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
+  );
+}
 
 /**
  * Scrolls past the introduction, which may be longer than the screen: Redoc renders the rest on
