@@ -1,7 +1,8 @@
-// File changes in the console: the diffs below an answer, undo and redo, by keyboard and on a phone.
+// The file changes of one answer in the console, by keyboard: shown as diffs, then undone and redone.
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hasChromium } from '../support/chromium.ts';
 import { openConsoleBrowser, type ConsoleBrowser } from '../support/console-browser.ts';
@@ -18,7 +19,7 @@ const diff = [
   '@@ -5,3 +5,3 @@',
   ' export const value4 = 4;',
   '-export const value5 = 5;',
-  '+export const value5 = "a long line that does not fit the width of a phone, so that it scrolls by itself";',
+  `+export const value5 = "${'a line that is too long for a phone '.repeat(3)}";`,
   ' export const value6 = 6;',
   '--- /dev/null',
   '+++ b/notes.md',
@@ -33,63 +34,81 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
   let page: Page;
   beforeAll(async () => {
     await mkdir(pictures, { recursive: true });
-    world = await openConsoleBrowser({});
-    page = await world.open();
-  });
-  afterAll(async () => {
-    expect(world?.pageErrors).toEqual([]);
-    await world?.close();
-  });
-
-  const text = (path: string) => readFile(join(world.agent.workspace, path), 'utf8').catch(() => null);
-
-  test('are shown, undone and redone', async () => {
+    world = await openConsoleBrowser();
     await mkdir(join(world.agent.workspace, 'src'), { recursive: true });
     await writeFile(join(world.agent.workspace, 'src/values.ts'), originalText);
+    page = await world.open('#/chat');
+  });
+  afterAll(async () => {
+    await world?.close();
+    expect(world?.pageErrors).toEqual([]);
+  });
+
+  /** The text of a file in the workspace; null for a missing file. */
+  async function text(path: string): Promise<string | null> {
+    const file = join(world.agent.workspace, path);
+    return existsSync(file) ? readFile(file, 'utf8') : null;
+  }
+
+  const button = (name: string) => page.getByRole('button', { name, exact: true });
+
+  async function sendPatchRequest(): Promise<void> {
     world.gateway.answer((request) =>
       request.prompt.at(-1)?.role === 'tool'
         ? says('Value 5 is a text now.')
         : calls({ name: 'files_patch', input: { diff }, id: 'call_1' }),
     );
-    await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.getByText('here', { exact: true }).waitFor();
     await page.getByRole('textbox', { name: 'Message' }).fill('Make value 5 a text.');
     await page.keyboard.press('Enter');
+  }
+
+  /** Presses Enter on the element, as a user of a keyboard does. */
+  async function activate(element: Locator): Promise<void> {
+    await element.focus();
+    await page.keyboard.press('Enter');
+  }
+
+  test('unfold into a diff', async () => {
+    await sendPatchRequest();
     const summary = page.getByText('2 files changed');
     await summary.waitFor();
-    await summary.focus();
-    await page.keyboard.press('Enter');
+    await activate(summary);
     const file = page.locator('.changes .file').nth(1);
-    await file.locator('summary').focus();
-    await page.keyboard.press('Enter');
+    await activate(file.locator('summary'));
     await file.getByText('+export const value5').waitFor();
-    for (const width of [1280, 390]) {
-      await page.setViewportSize({ width, height: 800 });
-      await file.scrollIntoViewIfNeeded();
-      await page.screenshot({ path: join(pictures, `changes-${width}.png`) });
-      const isWide = await page.evaluate(
-        () => document.documentElement.scrollWidth > document.documentElement.clientWidth,
-      );
-      expect(isWide).toBe(false);
-    }
-    const undo = page.getByRole('button', { name: 'Undo', exact: true });
-    await undo.focus();
-    await page.keyboard.press('Enter');
-    const redo = page.getByRole('button', { name: 'Redo', exact: true });
+  });
+
+  test.each([1280, 390])('fit a window of %i pixels', async (width) => {
+    await page.setViewportSize({ width, height: 800 });
+    await page.locator('.changes .file').nth(1).scrollIntoViewIfNeeded();
+    await page.screenshot({ path: join(pictures, `changes-${width}.png`) });
+    const isTooWide = await page.evaluate(
+      () => document.documentElement.scrollWidth > document.documentElement.clientWidth,
+    );
+    expect(isTooWide).toBe(false);
+  });
+
+  test('are undone, with the focus on redo', async () => {
+    await activate(button('Undo'));
+    const redo = button('Redo');
     await redo.waitFor();
     expect([await text('src/values.ts'), await text('notes.md')]).toEqual([originalText, null]);
     expect(await redo.evaluate((element) => element === document.activeElement)).toBe(true);
     await page.getByText('2 files set back.').waitFor();
     await page.screenshot({ path: join(pictures, 'undone-390.png') });
+  });
+
+  test('are redone', async () => {
     await page.keyboard.press('Enter');
-    await undo.waitFor();
+    await button('Undo').waitFor();
     expect(await text('notes.md')).toBe('# Notes\nValue 5 is a text now.\n');
   });
 
-  test('name the files that another program has changed', async () => {
+  test('stay where another program has changed a file since', async () => {
     await writeFile(join(world.agent.workspace, 'notes.md'), 'mine');
     await page.setViewportSize({ width: 1280, height: 800 });
-    await page.getByRole('button', { name: 'Undo', exact: true }).click();
+    await button('Undo').click();
     const reason = page.getByText('nothing was set back: notes.md');
     await reason.waitFor();
     await page.locator('.changes button:not([aria-busy])').waitFor();

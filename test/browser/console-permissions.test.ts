@@ -14,35 +14,41 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
   let page: Page;
   beforeAll(async () => {
     await mkdir(pictures, { recursive: true });
-    world = await openConsoleBrowser({});
-    page = await world.open();
+    world = await openConsoleBrowser();
+    page = await world.open('#/chat');
+    await page.getByText('here', { exact: true }).waitFor();
   });
   afterAll(async () => {
-    expect(world?.pageErrors).toEqual([]);
     await world?.close();
+    expect(world?.pageErrors).toEqual([]);
   });
 
-  test('allow a command always and ask again after their removal', async () => {
-    let turn = 0;
+  /** The model calls the same command in each of its runs, which end with `Run 1.`, `Run 2.` and so on. */
+  function answerWithCommand(): void {
+    let run = 0;
     world.gateway.answer((request) => {
-      if (request.prompt.at(-1)?.role === 'tool') return says(`Run ${turn}.`);
-      turn += 1;
-      return calls({ name: 'shell_run', input: { command: 'echo yes' }, id: `call_${turn}` });
+      if (request.prompt.at(-1)?.role === 'tool') return says(`Run ${run}.`);
+      run += 1;
+      return calls({ name: 'shell_run', input: { command: 'echo yes' }, id: `call_${run}` });
     });
-    const send = async (text: string): Promise<void> => {
-      await page.getByRole('textbox', { name: 'Message' }).fill(text);
-      await page.keyboard.press('Enter');
-    };
-    const card = page.getByRole('region', { name: 'Approval of shell_run' });
-    await page.goto(`${world.consoleServer.url}/#/chat`);
-    await page.getByText('here', { exact: true }).waitFor();
+  }
+  async function send(text: string): Promise<void> {
+    await page.getByRole('textbox', { name: 'Message' }).fill(text);
+    await page.keyboard.press('Enter');
+  }
+  const card = () => page.getByRole('region', { name: 'Approval of shell_run' });
+
+  test('allow a command without another approval', async () => {
+    answerWithCommand();
     await send('First.');
-    await card.getByRole('button', { name: 'Always in this project' }).click();
+    await card().getByRole('button', { name: 'Always in this project' }).click();
     await page.getByText('Run 1.').waitFor();
     await send('Second.');
     await page.getByText('Run 2.').waitFor();
-    expect(await card.count()).toBe(0);
+    expect(await card().count()).toBe(0);
+  });
 
+  test('are listed until they are removed', async () => {
     await page.goto(`${world.consoleServer.url}/#/approvals`);
     const rule = page.locator('[data-permission]');
     await rule.getByText('shell.run: echo yes').waitFor();
@@ -53,10 +59,12 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
     await page.setViewportSize({ width: 1280, height: 800 });
     await rule.getByRole('button', { name: 'Remove' }).click();
     await rule.waitFor({ state: 'detached' });
+  });
 
+  test('ask for an approval again after their removal', async () => {
     await page.goto(`${world.consoleServer.url}/#/chat`);
     await send('Third.');
-    await card.getByRole('button', { name: 'Deny' }).click();
+    await card().getByRole('button', { name: 'Deny' }).click();
     await page.getByText('Run 3.').waitFor();
   });
 });
