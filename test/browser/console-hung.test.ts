@@ -2,7 +2,7 @@
 // none.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -11,13 +11,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { hasChromium, launchChromium } from '../support/chromium.ts';
 import { openConsolePage } from '../support/console-browser.ts';
 import { startConsole, type TestConsole } from '../support/console.ts';
-import { testDatabase, type TestDatabase } from '../support/databases.ts';
+import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
 
 describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeout: 180_000 }, () => {
   let folder: string;
   let gateway: ScriptedGateway;
-  let data: TestDatabase;
+  let database: DatabasePlace;
   let agent: ChildProcess;
   let consoleServer: TestConsole;
   let browser: Browser;
@@ -28,11 +28,10 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     folder = await mkdtemp(join(tmpdir(), 'townhall-console-hung-'));
     gateway = await scriptedGateway();
     gateway.answer(() => says('I am awake.'));
-    data = await testDatabase();
-    await data.database.close();
+    database = await makeDatabase();
     const env = {
       PATH: process.env['PATH'],
-      TEST_DATABASE: JSON.stringify(data.options),
+      TEST_DATABASE: JSON.stringify(database.options),
       AGENT_PORT: '0',
       AGENT_DATA_DIR: folder,
       AGENT_MODEL: 'local/guide',
@@ -44,7 +43,6 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     const url = await waitForUrl();
-    await readFile(join(folder, 'agent.token'), 'utf8');
     consoleServer = await startConsole({ url, tokenFile: join(folder, 'agent.token') });
     browser = await launchChromium();
   });
@@ -53,7 +51,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await consoleServer?.close();
     agent?.kill('SIGCONT');
     if (agent?.kill('SIGTERM')) await once(agent, 'exit');
-    await data?.close().catch(() => {});
+    await database?.remove();
     await gateway?.close();
     await rm(folder, { recursive: true, force: true });
   });
@@ -76,48 +74,58 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     throw new Error('The agent ended before it listened.');
   }
   const message = () => page.getByRole('textbox', { name: 'Message' });
-  const isSilent = () =>
+  const waitForSilence = () =>
     page.locator('.agent .pill.bad', { hasText: 'not answering' }).waitFor({ timeout: 20_000 });
-  const begin = async (text: string): Promise<void> => {
+  const waitForIdle = () => page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+  const exchange = async (text: string): Promise<void> => {
     await message().fill(text);
     await page.keyboard.press('Enter');
     await page.getByText('I am awake.').waitFor();
-    await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+    await waitForIdle();
   };
 
   test('shows that the agent does not answer, and when it is back', async () => {
     agent.kill('SIGSTOP');
-    await isSilent();
+    await waitForSilence();
     agent.kill('SIGCONT');
     await page.getByText('here', { exact: true }).waitFor();
     expect(await page.locator('.agent .pill.bad').count()).toBe(0);
   });
 
-  test('keeps the message in the composer with the reason', async () => {
-    await begin('Are you there?');
+  /** The message of a chat whose agent stops answering at that moment; it stays in the composer. */
+  const sendInVain = async (text: string): Promise<void> => {
+    await exchange('Are you there?');
     agent.kill('SIGSTOP');
-    await message().fill('Write this down.');
+    await message().fill(text);
     await page.keyboard.press('Enter');
     // The message stays visible while it is being sent.
-    await page.getByRole('list', { name: 'Being sent' }).getByText('Write this down.').waitFor();
+    await page.getByRole('list', { name: 'Being sent' }).getByText(text).waitFor();
     await page.locator('.composer [role=alert]', { hasText: 'did not answer within 15 seconds' }).waitFor();
+  };
+
+  test('returns an unsent message to the composer with the reason', async () => {
+    await sendInVain('Write this down.');
     expect(await message().inputValue()).toBe('Write this down.');
-    // The draft survives another page and a reload.
-    await page.getByRole('link', { name: 'Services' }).click();
-    await page.goBack();
     agent.kill('SIGCONT');
-    await expect.poll(() => message().inputValue()).toBe('Write this down.');
-    await page.reload();
-    await expect.poll(() => message().inputValue()).toBe('Write this down.');
     await message().press('Enter');
     await page.locator('.message.user', { hasText: 'Write this down.' }).first().waitFor();
     await expect.poll(() => message().inputValue()).toBe('');
   });
 
+  test('keeps an unsent message over another page and a reload', async () => {
+    await sendInVain('Remember this.');
+    await page.getByRole('link', { name: 'Services' }).click();
+    await page.goBack();
+    agent.kill('SIGCONT');
+    await expect.poll(() => message().inputValue()).toBe('Remember this.');
+    await page.reload();
+    await expect.poll(() => message().inputValue()).toBe('Remember this.');
+  });
+
   test('accepts a session prompt once although it is sent twice', async () => {
     await page.getByRole('link', { name: 'Sessions' }).click();
     await page.getByRole('button', { name: 'New session' }).click();
-    await begin('First.');
+    await exchange('First.');
     agent.kill('SIGSTOP');
     await message().fill('Second.');
     await page.keyboard.press('Enter');
@@ -126,31 +134,33 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await message().press('Enter');
     await page.locator('.message.user', { hasText: 'Second.' }).waitFor();
     await expect.poll(() => page.getByText('I am awake.').count()).toBe(2);
-    await page.locator('.conversation .pill', { hasText: 'idle' }).waitFor();
+    await waitForIdle();
     expect(await page.locator('.message.user', { hasText: 'Second.' }).count()).toBe(1);
   });
 
-  test.each(['sessions', 'plugins', 'services', 'approvals', 'chat'])(
-    'shows it on the page %s and loads the page afterwards',
-    async (name) => {
-      agent.kill('SIGSTOP');
-      await isSilent();
-      await page.goto(`${consoleServer.url}/#/${name}`);
-      await page.reload();
-      await isSilent();
-      expect(await page.getByRole('navigation', { name: 'Pages' }).isVisible()).toBe(true);
-      if (name !== 'chat')
-        await page.locator('main .empty', { hasText: 'The agent does not answer' }).waitFor();
-      agent.kill('SIGCONT');
-      const content = {
-        sessions: 'main tbody tr, main .empty',
-        plugins: 'nav.list a',
-        services: '[data-service]',
-        approvals: 'main .empty',
-        chat: 'nav.list a, nav.list p',
-      }[name] as string;
-      await page.locator(content).first().waitFor();
-      await page.locator('main', { hasText: 'The agent does not answer' }).waitFor({ state: 'detached' });
-    },
-  );
+  test.each([
+    ['sessions', 'main tbody tr, main .empty'],
+    ['plugins', 'nav.list a'],
+    ['services', '[data-service]'],
+    ['approvals', 'main .empty'],
+  ])('loads the page %s once the agent answers', async (name, content) => {
+    agent.kill('SIGSTOP');
+    await page.goto(`${consoleServer.url}/#/${name}`);
+    await page.reload();
+    await waitForSilence();
+    await page.locator('main .empty', { hasText: 'The agent does not answer' }).waitFor();
+    agent.kill('SIGCONT');
+    await page.locator(content).first().waitFor();
+    await page.locator('main', { hasText: 'The agent does not answer' }).waitFor({ state: 'detached' });
+  });
+
+  test('loads the chats once the agent answers', async () => {
+    agent.kill('SIGSTOP');
+    await page.goto(`${consoleServer.url}/#/chat`);
+    await page.reload();
+    await waitForSilence();
+    expect(await page.getByRole('navigation', { name: 'Pages' }).isVisible()).toBe(true);
+    agent.kill('SIGCONT');
+    await page.locator('nav.list a, nav.list p').first().waitFor();
+  });
 });
