@@ -25,13 +25,16 @@ const declarationWith = (resources: object, name = 'notes') =>
       deployment: { target: 'local', port: 8080, base_url: 'https://notes.example.test', resources },
     }),
   );
+
+interface RenderOptions {
+  directory?: string;
+  user?: string;
+  name?: string;
+}
+
 const renderWith = (
   resources: object,
-  {
-    directory = '/srv/notes',
-    user = 'root',
-    name = 'notes',
-  }: { directory?: string; user?: string; name?: string } = {},
+  { directory = '/srv/notes', user = 'root', name = 'notes' }: RenderOptions = {},
 ) =>
   renderProject({
     declaration: declarationWith(resources, name),
@@ -41,6 +44,10 @@ const renderWith = (
     user,
     command: [process.execPath, '/opt/town hall/main.js'],
   });
+
+/** The instructions of a Dockerfile or the settings of a unit, without comments. */
+const linesOf = (text = ''): string[] =>
+  text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
 
 interface Compose {
   services: Record<
@@ -57,18 +64,104 @@ interface Compose {
   volumes: object;
 }
 
-describe('rendered files', () => {
-  let folder: string;
-  beforeAll(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'townhall-render-'));
-  });
-  afterAll(() => rm(folder, { recursive: true, force: true }));
+test('every rendered file carries the mark of the renderer', () => {
+  const files = Object.entries(renderWith({}));
+  expect(files.length).toBeGreaterThan(10);
+  for (const [name, text] of files) expect(isRendered(text), name).toBe(true);
+});
 
-  test('say who has rendered them, so that they may be overwritten', () => {
-    for (const [name, text] of Object.entries(renderWith({}))) expect(isRendered(text), name).toBe(true);
+describe('the rendered Dockerfile', () => {
+  test('runs known instructions as an unprivileged user', () => {
+    const lines = linesOf(renderWith({})['Dockerfile']);
+    const instruction = /^(ARG|FROM|RUN|WORKDIR|COPY|USER|ENV|EXPOSE|VOLUME|STOPSIGNAL|HEALTHCHECK|CMD) \S/;
+    expect(lines.filter((line) => !instruction.test(line))).toEqual([]);
+    expect(lines.slice(0, 2)).toEqual([
+      expect.stringMatching(/^ARG BASE_IMAGE=node:24/),
+      'FROM ${BASE_IMAGE}',
+    ]);
+    expect(lines).toContain('USER node');
+    expect(lines).toContain('STOPSIGNAL SIGTERM');
+    const command = lines.find((line) => line.startsWith('CMD '))?.slice(4) ?? '';
+    expect(JSON.parse(command)).toEqual(['townhall', 'gateway', '--project', '/city']);
+    const health = lines.find((line) => line.startsWith('HEALTHCHECK '))?.replace(/^.*? CMD /, '') ?? '';
+    expect(JSON.parse(health)).toEqual(['node', '-e', expect.stringContaining('/ready')]);
   });
 
-  test('the compose file builds the project with a stop period', () => {
+  test('installs the packages and has volumes for declared storage', () => {
+    const files = renderWith({
+      storage: {
+        type: 'directory',
+        binding: 'files',
+        name: 'notes-files',
+        public_url_prefix: 'https://files.notes.example.test',
+      },
+    });
+    const lines = linesOf(files['Dockerfile']);
+    expect(lines.findIndex((line) => line.includes('npm ci --omit=dev'))).toBeGreaterThan(
+      lines.findIndex((line) => line.startsWith('COPY ')),
+    );
+    expect(lines).toContain('VOLUME /data /city/.townhall/storage');
+    expect(lines).toContain(
+      'RUN mkdir -p /data /city/.townhall/storage && chown node:node /data /city/.townhall/storage',
+    );
+    expect(parse(files['compose.yaml'] ?? '')).toMatchObject({
+      services: { city: { volumes: ['data:/data', 'storage:/city/.townhall/storage'] } },
+      volumes: { data: {}, storage: {} },
+    });
+  });
+
+  /** Docker leaves a path out when a pattern matches it or a folder above it. */
+  function isIgnored(path: string): boolean {
+    const patterns = linesOf(renderWith({})['Dockerfile.dockerignore']);
+    return path
+      .split('/')
+      .some((_part, index, parts) =>
+        patterns.some((pattern) => matchesGlob(parts.slice(0, index + 1).join('/'), pattern)),
+      );
+  }
+
+  test('leaves data and secrets out of the image', () => {
+    const secrets = [
+      'data/townhall.db/master.key',
+      'data/local.token',
+      '.env',
+      '.env.production',
+      'config/.env.local',
+      '.townhall/environment',
+      'deploy/tls.pem',
+      'keys/master.key',
+      'agent.token',
+      '.npmrc',
+      'id_ed25519',
+      'notes.backup',
+      'local.sqlite3',
+      'gcp/service-account.json',
+      'packages/a/node_modules/b/index.js',
+    ];
+    expect(secrets.filter((path) => !isIgnored(path))).toEqual([]);
+  });
+
+  test('copies the sources of the project', () => {
+    const sources = [
+      'package.json',
+      'package-lock.json',
+      'townhall.json',
+      'src/index.ts',
+      'src/data/notes.ts',
+      'src/secrets.ts',
+      'src/environment/index.ts',
+      'migrations/0001_notes.sql',
+    ];
+    expect(sources.filter(isIgnored)).toEqual([]);
+  });
+
+  test('has no local login', () => {
+    expect(renderWith({})['Dockerfile']).toMatch(/^ENV .*\bLOCAL_LOGIN=false\b/m);
+  });
+});
+
+describe('the rendered compose file', () => {
+  test('builds the project with a stop period', () => {
     const { services, volumes } = parse(renderWith({})['compose.yaml'] ?? '') as Compose;
     expect(services['city']).toMatchObject({
       build: { context: '..', dockerfile: 'deployment/Dockerfile' },
@@ -95,7 +188,7 @@ describe('rendered files', () => {
     });
   });
 
-  test('the compose file of the agent demands a token of the gateway', () => {
+  test('demands a token of the gateway for the agent', () => {
     const { services } = parse(renderWith({})['compose.agent.yaml'] ?? '') as Compose;
     expect(services['agent']?.environment).toMatchObject({
       AGENT_GATEWAY_URL: 'http://city:8080',
@@ -103,7 +196,7 @@ describe('rendered files', () => {
     });
   });
 
-  test('the compose file with PostgreSQL demands secrets instead of storing them', () => {
+  test('demands the secrets of PostgreSQL instead of storing them', () => {
     const { services } = parse(
       renderWith({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '',
     ) as Compose;
@@ -118,51 +211,8 @@ describe('rendered files', () => {
     });
   });
 
-  test('the Dockerfile runs known instructions as an unprivileged user', () => {
-    const lines = (renderWith({})['Dockerfile'] ?? '')
-      .split('\n')
-      .filter((line) => line !== '' && !line.startsWith('#'));
-    for (const line of lines)
-      expect(line).toMatch(
-        /^(ARG|FROM|RUN|WORKDIR|COPY|USER|ENV|EXPOSE|VOLUME|STOPSIGNAL|HEALTHCHECK|CMD) \S/,
-      );
-    expect(lines.slice(0, 2)).toEqual([
-      expect.stringMatching(/^ARG BASE_IMAGE=node:24/),
-      'FROM ${BASE_IMAGE}',
-    ]);
-    expect(lines).toContain('USER node');
-    expect(lines).toContain('STOPSIGNAL SIGTERM');
-    const command = lines.find((line) => line.startsWith('CMD '))?.slice(4) ?? '';
-    expect(JSON.parse(command)).toEqual(['townhall', 'gateway', '--project', '/city']);
-    const health = lines.find((line) => line.startsWith('HEALTHCHECK '))?.replace(/^.*? CMD /, '') ?? '';
-    expect(JSON.parse(health)).toEqual(['node', '-e', expect.stringContaining('/ready')]);
-  });
-
-  test('the image has the project’s packages and volumes for declared storage', () => {
-    const files = renderWith({
-      storage: {
-        type: 'directory',
-        binding: 'files',
-        name: 'notes-files',
-        public_url_prefix: 'https://files.notes.example.test',
-      },
-    });
-    const lines = (files['Dockerfile'] ?? '').split('\n');
-    expect(lines.findIndex((line) => line.includes('npm ci --omit=dev'))).toBeGreaterThan(
-      lines.findIndex((line) => line.startsWith('COPY ')),
-    );
-    expect(lines).toContain('VOLUME /data /city/.townhall/storage');
-    expect(lines).toContain(
-      'RUN mkdir -p /data /city/.townhall/storage && chown node:node /data /city/.townhall/storage',
-    );
-    expect(parse(files['compose.yaml'] ?? '')).toMatchObject({
-      services: { city: { volumes: ['data:/data', 'storage:/city/.townhall/storage'] } },
-      volumes: { data: {}, storage: {} },
-    });
-  });
-
   test.each([{}, { database: { type: 'postgres', binding: 'db' } }])(
-    'the compose file keeps the journal of charges on a volume',
+    'keeps the journal of charges on a volume',
     (resources) => {
       const files = renderWith(resources);
       expect(files['Dockerfile']).toMatch(/^ENV .*\bJOURNAL_PATH=\/data\/journal$/m);
@@ -172,55 +222,18 @@ describe('rendered files', () => {
       });
     },
   );
+});
 
-  test('the image contains no data, no secret and no local login', () => {
-    const files = renderWith({});
-    const patterns = (files['Dockerfile.dockerignore'] ?? '')
-      .split('\n')
-      .filter((line) => line !== '' && !line.startsWith('#'));
-    // Docker ignores a path when a pattern matches it or a folder above it.
-    const isIgnored = (path: string): boolean =>
-      path
-        .split('/')
-        .some((_part, index, parts) =>
-          patterns.some((pattern) => matchesGlob(parts.slice(0, index + 1).join('/'), pattern)),
-        );
-    const secrets = [
-      'data/townhall.db/master.key',
-      'data/local.token',
-      '.env',
-      '.env.production',
-      'config/.env.local',
-      '.townhall/environment',
-      'deploy/tls.pem',
-      'keys/master.key',
-      'agent.token',
-      '.npmrc',
-      'id_ed25519',
-      'notes.backup',
-      'local.sqlite3',
-      'gcp/service-account.json',
-      'packages/a/node_modules/b/index.js',
-    ];
-    expect(secrets.filter((path) => !isIgnored(path))).toEqual([]);
-    const sources = [
-      'package.json',
-      'package-lock.json',
-      'townhall.json',
-      'src/index.ts',
-      'src/data/notes.ts',
-      'src/secrets.ts',
-      'src/environment/index.ts',
-      'migrations/0001_notes.sql',
-    ];
-    expect(sources.filter(isIgnored)).toEqual([]);
-    expect(files['Dockerfile']).toMatch(/^ENV .*\bLOCAL_LOGIN=false\b/m);
-  });
-
-  test('the values of the chart keep to their schema', () => {
+describe('the rendered chart', () => {
+  function readValues() {
     const files = renderWith({});
     const isValid = new Ajv().compile(JSON.parse(files['chart/values.schema.json'] ?? '') as object);
     const values = parse(files['chart/values.yaml'] ?? '') as Record<string, unknown>;
+    return { isValid, values };
+  }
+
+  test('its values match their schema', () => {
+    const { isValid, values } = readValues();
     expect([isValid(values), isValid.errors]).toEqual([true, null]);
     expect(values).toMatchObject({
       port: 8080,
@@ -228,17 +241,20 @@ describe('rendered files', () => {
       projectStorage: false,
       ingress: { enabled: false, host: 'notes.example.test' },
     });
-    for (const change of [
-      { replicas: 0 },
-      { replica: 2 },
-      { bucket: { name: 'media', prefix: 'no-slash' } },
-      { env: { WORKERS: 2 } },
-      { ingress: { enabled: true, host: '' } },
-    ])
-      expect(isValid({ ...values, ...change }), JSON.stringify(change)).toBe(false);
   });
 
-  test('the chart has every value in its schema and its templates', () => {
+  test.each([
+    { replicas: 0 },
+    { replica: 2 },
+    { bucket: { name: 'media', prefix: 'no-slash' } },
+    { env: { WORKERS: 2 } },
+    { ingress: { enabled: true, host: '' } },
+  ])('its schema refuses %j', (change) => {
+    const { isValid, values } = readValues();
+    expect(isValid({ ...values, ...change })).toBe(false);
+  });
+
+  test('has every value in its schema and its templates', () => {
     const files = renderWith({});
     const values = parse(files['chart/values.yaml'] ?? '') as Record<string, unknown>;
     const schema = JSON.parse(files['chart/values.schema.json'] ?? '') as { properties: object };
@@ -256,7 +272,7 @@ describe('rendered files', () => {
     expect([...namesInTemplates].filter((name) => !Object.hasOwn(values, name ?? ''))).toEqual([]);
   });
 
-  test('the chart says who the release is of', () => {
+  test('names the project and its version', () => {
     expect(parse(renderWith({})['chart/Chart.yaml'] ?? '')).toMatchObject({
       apiVersion: 'v2',
       name: 'notes',
@@ -268,15 +284,21 @@ describe('rendered files', () => {
     ['My_City._', 'my-city'],
     ['2026', '2026'],
     ['null', 'null'],
-  ])('the City %s has a chart with the label %s', (name, label) => {
+  ])('of the City %s has the name %s', (name, label) => {
     expect(parse(renderWith({}, { name })['chart/Chart.yaml'] ?? '')).toHaveProperty('name', label);
   });
+});
 
-  test('the unit never runs as root and writes below .townhall only', () => {
-    const unit = renderWith({})['notes.service'] ?? '';
-    const settings = unit.split('\n').filter((line) => !line.startsWith('#'));
-    expect(settings).toContain('User=townhall');
+describe('the rendered systemd units', () => {
+  test('the unit of the City never runs as root', () => {
+    const unit = renderWith({}, { user: 'root' })['notes.service'];
+    expect(linesOf(unit)).toContain('User=townhall');
     expect(unit).toContain('useradd --system');
+    expect(linesOf(renderWith({}, { user: 'ada' })['notes.service'])).toContain('User=ada');
+  });
+
+  test('the unit of the City writes below .townhall only', () => {
+    const settings = linesOf(renderWith({})['notes.service']);
     for (const setting of [
       'NoNewPrivileges=true',
       'CapabilityBoundingSet=',
@@ -289,10 +311,9 @@ describe('rendered files', () => {
     ]) {
       expect(settings).toContain(setting);
     }
-    expect((renderWith({}, { user: 'ada' })['notes.service'] ?? '').split('\n')).toContain('User=ada');
   });
 
-  test('the unit quotes a folder only where systemd reads quotes', () => {
+  test('the unit of the City quotes a folder only where systemd reads quotes', () => {
     const unit = renderWith({}, { directory: '/srv/100% notes' })['notes.service'] ?? '';
     expect(unit).toContain('\nWorkingDirectory=/srv/100%% notes\n');
     expect(unit).toContain('\nReadWritePaths="/srv/100%% notes/.townhall"\n');
@@ -300,7 +321,7 @@ describe('rendered files', () => {
   });
 
   test('the unit of the agent has a user and a folder of its own', () => {
-    const settings = (renderWith({})['notes-agent.service'] ?? '').split('\n');
+    const settings = linesOf(renderWith({})['notes-agent.service']);
     for (const setting of [
       'DynamicUser=true',
       'StateDirectory=notes-agent',
@@ -315,7 +336,10 @@ describe('rendered files', () => {
   });
 
   describe.skipIf(!hasSystemd)('under systemd-analyze', () => {
+    let folder: string;
+    afterAll(() => rm(folder, { recursive: true, force: true }));
     beforeAll(async () => {
+      folder = await mkdtemp(join(tmpdir(), 'townhall-render-'));
       const program = join(folder, 'program');
       await writeFile(program, '#!/bin/sh\n', { mode: 0o755 });
       const files = renderProject({
@@ -346,14 +370,14 @@ describe('rendered files', () => {
     test.each([
       ['notes.service', 2],
       ['notes-agent.service', 3.5],
-    ])('%s has an exposure of at most %d', async (name, most) => {
+    ])('%s has an exposure of at most %d', async (name, maxExposure) => {
       const { stdout } = await run(
         'systemd-analyze',
         ['security', '--offline=true', '--no-pager', join(folder, name)],
         { timeout: 20_000 },
       );
       const [, exposure] = /Overall exposure level for \S+: ([\d.]+)/.exec(stdout) ?? [];
-      expect(Number(exposure)).toBeLessThanOrEqual(most);
+      expect(Number(exposure)).toBeLessThanOrEqual(maxExposure);
     });
   });
 });
