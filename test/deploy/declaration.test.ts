@@ -27,20 +27,20 @@ const completeDeclaration = {
   },
 };
 
-function refusal(text: string): string {
+function parseError(text: string): string {
   try {
     parseDeclaration(text);
   } catch (error) {
     return (error as Error).message;
   }
-  throw new Error('It was taken.');
+  throw new Error('The declaration is valid.');
 }
 
 /** One member a line, so that errors have distinct lines. */
 const stringify = (document: object): string => JSON.stringify(document, null, 2);
 
 describe('parseDeclaration', () => {
-  test('reads every member and fills in defaults', () => {
+  test('reads every member', () => {
     expect(parseDeclaration(stringify(completeDeclaration))).toEqual({
       id: completeDeclaration.id,
       name: 'notes',
@@ -62,6 +62,9 @@ describe('parseDeclaration', () => {
         },
       },
     });
+  });
+
+  test('fills in defaults', () => {
     const { schema, type, id, name } = completeDeclaration;
     expect(parseDeclaration(stringify({ schema, type, id, name, deployment: { target: 'local' } }))).toEqual({
       id,
@@ -91,7 +94,7 @@ describe('parseDeclaration', () => {
       'townhall.json:29:3: entri is not known here',
     ],
     [
-      'an unknown member far within',
+      'an unknown member of a resource',
       stringify(declarationWith({ resources: { database: { ...resources.database, size: 1 } } })),
       'townhall.json:16:9: deployment.resources.database.size is not known here',
     ],
@@ -101,32 +104,32 @@ describe('parseDeclaration', () => {
       'townhall.json:13:7: deployment.resources.cache is not known here',
     ],
     [
-      'a number in place of a text',
+      'a number for a string',
       stringify({ ...completeDeclaration, name: 7 }),
       'townhall.json:5:3: name must be a string',
     ],
     [
-      'a text in place of a number',
+      'a string for a number',
       stringify(declarationWith({ port: '80' })),
       'townhall.json:10:5: deployment.port must be an integer',
     ],
     [
-      'a port that there is not',
+      'a port above 65535',
       stringify(declarationWith({ port: 65_536 })),
       'townhall.json:10:5: deployment.port must be at most 65535',
     ],
     [
-      'another version of the form',
+      'an unknown version of the schema',
       stringify({ ...completeDeclaration, schema: 2 }),
       'townhall.json:2:3: schema must be 1',
     ],
     [
-      'another type',
+      'an unknown type',
       stringify({ ...completeDeclaration, type: 'town' }),
       'townhall.json:3:3: type must be "city"',
     ],
     [
-      'another target',
+      'an unknown target',
       stringify(declarationWith({ target: 'moon' })),
       'townhall.json:8:5: deployment.target must be "local"',
     ],
@@ -154,26 +157,27 @@ describe('parseDeclaration', () => {
     [
       'a queue without a database',
       stringify(declarationWith({ resources: { queue: resources.queue } })),
-      'townhall.json:13:7: deployment.resources.queue needs a database; declare deployment.resources.database too',
+      'townhall.json:13:7: deployment.resources.queue needs a database; ' +
+        'declare deployment.resources.database too',
     ],
     [
-      'two resources under one binding',
+      'two resources with one binding',
       stringify(declarationWith({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
       'townhall.json:19:9: deployment.resources.queue.binding is "db", like that of the database',
     ],
-    ['a list in place of it', '[]', 'townhall.json:1:1: the declaration must be an object'],
+    ['a list', '[]', 'townhall.json:1:1: the declaration must be an object'],
     [
       'an entry outside of the project',
       stringify({ ...completeDeclaration, entry: '../x.ts' }),
       'townhall.json:6:3: entry must be a path within the project',
     ],
     [
-      'an entry at the root of the disk',
+      'an entry with an absolute path',
       stringify({ ...completeDeclaration, entry: '/etc/x.ts' }),
       'townhall.json:6:3: entry must be a path within the project',
     ],
     [
-      'a member that is there twice',
+      'a repeated member',
       '{\n  "schema": 1,\n  "schema": 1\n}',
       'townhall.json:3:3: "schema" appears more than once',
     ],
@@ -182,21 +186,23 @@ describe('parseDeclaration', () => {
       '{\n  "schema": 1\n  "type": "city"\n}',
       'townhall.json:3:3: `,` or `}` was expected, not `"`',
     ],
-    ['a comma too many', '{\n  "schema": 1,\n}', 'townhall.json:3:1: a member was expected after the comma'],
-    ['a text that is not closed', '{\n  "schema', 'townhall.json:2:3: a string is not closed'],
+    ['a trailing comma', '{\n  "schema": 1,\n}', 'townhall.json:3:1: a member was expected after the comma'],
+    ['an unclosed string', '{\n  "schema', 'townhall.json:2:3: a string is not closed'],
     [
-      'a word without quotes',
+      'a string without quotes',
       '{\n  "type": city\n}',
       'townhall.json:2:11: `city` is not a value; strings need quotes',
     ],
-    ['nothing', '', 'townhall.json:1:1: a value was expected, not the end of the file'],
-    ['something behind its end', '{}\n}', 'townhall.json:2:1: the end of the text was expected, but `}`'],
-  ])('refuses with line and column: %s', (_what, text, message) => {
-    expect(refusal(text)).toContain(message);
+    ['an empty file', '', 'townhall.json:1:1: a value was expected, not the end of the file'],
+    ['text after its end', '{}\n}', 'townhall.json:2:1: the end of the text was expected, but `}`'],
+  ])('refuses %s with line and column', (_title, text, message) => {
+    expect(parseError(text)).toContain(message);
   });
 
   test('reports all errors at once in their order', () => {
-    const errors = refusal(stringify({ ...completeDeclaration, type: 'x', name: 7, more: true })).split('\n');
+    const errors = parseError(stringify({ ...completeDeclaration, type: 'x', name: 7, more: true })).split(
+      '\n',
+    );
     expect(errors.map((line) => line.replace(/^townhall\.json:(\d+):.*?: (\S+) .*/, '$1 $2'))).toEqual([
       '3 type',
       '5 name',
@@ -206,22 +212,21 @@ describe('parseDeclaration', () => {
 
   test('has a published schema that describes each member', () => {
     expect(() => compileSchema(declarationSchema)).not.toThrow();
-    const lines: string[] = [];
-    const walk = (schema: Record<string, unknown>, path: string): void => {
-      for (const [name, member] of Object.entries(
-        (schema['properties'] ?? {}) as Record<string, Record<string, unknown>>,
-      )) {
-        if (
-          !('description' in member) &&
-          !('$ref' in member) &&
-          !('const' in member) &&
-          member['type'] !== 'object'
-        )
-          lines.push(`${path}.${name}`);
-        walk(member, `${path}.${name}`);
-      }
-    };
-    walk(declarationSchema, '');
-    expect(lines).toEqual([]);
+    const members = membersOf(declarationSchema);
+    expect(members.map(([path]) => path)).toContain('.deployment.resources.storage.public_url_prefix');
+    const selfExplaining = (schema: Schema) =>
+      '$ref' in schema || 'const' in schema || schema['type'] === 'object';
+    expect(members.filter(([, schema]) => !('description' in schema) && !selfExplaining(schema))).toEqual([]);
   });
 });
+
+type Schema = Record<string, unknown>;
+
+/** All members below a schema, each with its path. */
+function membersOf(schema: Schema, path = ''): [path: string, schema: Schema][] {
+  const members = Object.entries((schema['properties'] ?? {}) as Record<string, Schema>);
+  return members.flatMap(([name, member]) => [
+    [`${path}.${name}`, member],
+    ...membersOf(member, `${path}.${name}`),
+  ]);
+}
