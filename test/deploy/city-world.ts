@@ -6,7 +6,7 @@ import { request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inject } from 'vitest';
-import { supervisorClient, cityFolder, type SupervisorClient } from '../../src/deploy/index.ts';
+import { cityFolder, supervisorClient, type SupervisorClient } from '../../src/deploy/index.ts';
 import { connect } from '../../src/kernel/data/database.ts';
 import { townhall } from '../cli/townhall.ts';
 import { freePort } from '../support/free-port.ts';
@@ -36,30 +36,15 @@ export interface CityWorld {
   close(): Promise<void>;
 }
 
-export async function makeCity(): Promise<CityWorld> {
+export async function createCity(): Promise<CityWorld> {
   const source = inject('databaseSource');
   const engine = source?.engine ?? 'embedded';
+  const serverUrl = source?.engine === 'postgres' ? source.url : undefined;
   // A short path, because a socket's path is limited to about 100 bytes.
   const root = await mkdtemp(join(tmpdir(), 'th-city-'));
   const directory = join(root, 'demo');
   const databaseName = `townhall_city_${randomBytes(5).toString('hex')}`;
-  const env: Record<string, string> = {
-    // HOME points outside the project, so that programs write no caches into it.
-    HOME: root,
-    HOST: '127.0.0.1',
-    // A fixed port, so that the City has the same address after a restart.
-    PORT: String(await freePort()),
-    LOG_LEVEL: 'info',
-    TOWNHALL_MASTER_KEY: testMasterKey,
-    ADMIN_ID: testAdministrator.adminId,
-    ADMIN_PASSWORD: testAdministrator.password,
-    STARTING_CREDITS: '1000000000',
-    RATE_LIMIT_USER: 'off',
-    RATE_LIMIT_GUEST: 'off',
-    RATE_LIMIT_LOGIN: 'off',
-    RATE_LIMIT_ADMIN: 'off',
-    ...(source?.engine === 'postgres' ? { DATABASE_URL: source.url } : {}),
-  };
+  const env = await cityEnvironment(root, serverUrl);
   const init = townhall(['init', 'demo'], { cwd: root });
   if ((await init.ended) !== 0) throw new Error(init.screen());
   const resources = { database: { type: engine, binding: 'db', name: databaseName } };
@@ -71,8 +56,8 @@ export async function makeCity(): Promise<CityWorld> {
     directory,
     env,
     supervisor,
-    async run(words, members = {}) {
-      const run = townhall(words, { cwd: directory, env: { ...env, ...members } });
+    async run(words, variables = {}) {
+      const run = townhall(words, { cwd: directory, env: { ...env, ...variables } });
       return { code: await run.ended, screen: run.screen() };
     },
     write: (file, text) => writeFile(join(directory, file), text),
@@ -87,35 +72,58 @@ export async function makeCity(): Promise<CityWorld> {
     async url() {
       return (await supervisor.status())?.url ?? '';
     },
-    async get(path) {
-      // A new connection: an older one may still lead to the previous version.
-      const url = `${await world.url()}${path}`;
-      return new Promise((resolve, reject) => {
-        request(url, { agent: false }, (response) => {
-          let text = '';
-          response.setEncoding('utf8');
-          response.on('data', (piece: string) => (text += piece));
-          response.on('end', () =>
-            resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as unknown }),
-          );
-        })
-          .on('error', reject)
-          .end();
-      });
-    },
+    get: async (path) => getJson(`${await world.url()}${path}`),
     userToken: async () => issueUserToken(await world.url()),
     async close() {
       await supervisor.stop();
-      if (source?.engine === 'postgres') {
-        const admin = await connect({ url: source.url, limits: { maxConnections: 1 } }, { log: silentLog });
-        const session = admin.session({ deadlineMs: 60_000 });
-        await session.sql.unsafe(`drop database if exists "${databaseName}" with (force)`);
-        await session.close();
-        await admin.close();
-      }
+      if (serverUrl !== undefined) await dropDatabase(serverUrl, databaseName);
       await rm(root, { recursive: true, force: true });
     },
   };
   await world.declare({ deployment: { target: 'local', resources } });
   return world;
+}
+
+async function cityEnvironment(home: string, databaseUrl?: string): Promise<Record<string, string>> {
+  return {
+    // HOME points outside the project, so that programs write no caches into it.
+    HOME: home,
+    HOST: '127.0.0.1',
+    // A fixed port, so that the City has the same address after a restart.
+    PORT: String(await freePort()),
+    LOG_LEVEL: 'info',
+    TOWNHALL_MASTER_KEY: testMasterKey,
+    ADMIN_ID: testAdministrator.adminId,
+    ADMIN_PASSWORD: testAdministrator.password,
+    STARTING_CREDITS: '1000000000',
+    RATE_LIMIT_USER: 'off',
+    RATE_LIMIT_GUEST: 'off',
+    RATE_LIMIT_LOGIN: 'off',
+    RATE_LIMIT_ADMIN: 'off',
+    ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }),
+  };
+}
+
+/** Uses a new connection: an older one may still lead to the previous version. */
+function getJson(url: string): Promise<{ status: number; body: unknown }> {
+  return new Promise((resolve, reject) => {
+    request(url, { agent: false }, (response) => {
+      let text = '';
+      response.setEncoding('utf8');
+      response.on('data', (piece: string) => (text += piece));
+      response.on('end', () =>
+        resolve({ status: response.statusCode ?? 0, body: JSON.parse(text) as unknown }),
+      );
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+async function dropDatabase(serverUrl: string, name: string): Promise<void> {
+  const admin = await connect({ url: serverUrl, limits: { maxConnections: 1 } }, { log: silentLog });
+  const session = admin.session({ deadlineMs: 60_000 });
+  await session.sql.unsafe(`drop database if exists "${name}" with (force)`);
+  await session.close();
+  await admin.close();
 }

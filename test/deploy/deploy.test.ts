@@ -1,39 +1,23 @@
 // The life of a deployed project: deploy, upgrade, rollback, crash, stop and start, by commands,
 // exit codes and calls.
-import { createHash } from 'node:crypto';
-import { readdir, readFile, stat } from 'node:fs/promises';
+import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { townhall } from '../cli/townhall.ts';
 import { startLoad } from '../fault-injection/rolling-load.ts';
-import { makeCity, type CityWorld } from './city-world.ts';
+import { readTree } from '../support/file-tree.ts';
+import { isRunning } from '../support/processes.ts';
+import { createCity, type CityWorld } from './city-world.ts';
 
 const minutes = 60_000;
 let city: CityWorld;
 beforeAll(async () => {
-  city = await makeCity();
+  city = await createCity();
 }, 2 * minutes);
 afterAll(async () => {
   await city?.close();
 }, minutes);
-
-/** The mode of each entry in a folder, and the hash of each file. */
-async function treeOf(directory: string): Promise<string[]> {
-  const entries = await readdir(directory, { recursive: true, withFileTypes: true });
-  const lines = entries.map(async (entry) => {
-    const path = join(entry.parentPath, entry.name);
-    const { mode } = await stat(path);
-    return `${path} ${mode} ${
-      entry.isFile()
-        ? createHash('sha256')
-            .update(await readFile(path))
-            .digest('hex')
-        : ''
-    }`;
-  });
-  return (await Promise.all(lines)).sort();
-}
 
 const serviceSource = (message: string) => `import { defineService, type ActionCall } from 'townhall';
 export const hello = defineService({
@@ -46,28 +30,28 @@ export const hello = defineService({
 });
 `;
 
-describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
-  test('refuses a folder that is not empty', async () => {
+describe('a deployed project', { timeout: 4 * minutes }, () => {
+  test('is not created in a folder that is not empty', async () => {
     const { code, screen } = await city.run(['init', '../demo']);
     expect(code).toBe(1);
     expect(screen).toContain('is not empty');
   });
 
   test('prints a plan without a change in a dry run', async () => {
-    const treeBefore = await treeOf(city.directory);
+    const treeBefore = readTree(city.directory);
     const { code, screen } = await city.run(['deploy', '--dry-run']);
     expect(screen).toContain('0.1.0 to 0.1.1');
     expect(screen).toMatch(/database +will be made/);
     expect(code).toBe(0);
-    expect(await treeOf(city.directory)).toEqual(treeBefore);
+    expect(readTree(city.directory)).toEqual(treeBefore);
   });
 
-  test('--verify-only exits with 1 while nothing runs', async () => {
-    const treeBefore = await treeOf(city.directory);
+  test('finds nothing to verify before the first deployment', async () => {
+    const treeBefore = readTree(city.directory);
     const { code, screen } = await city.run(['deploy', '--verify-only'], { PORT: '1' });
     expect(code).toBe(1);
     expect(screen).toContain('Nothing healthy serves');
-    expect(await treeOf(city.directory)).toEqual(treeBefore);
+    expect(readTree(city.directory)).toEqual(treeBefore);
   });
 
   test('serves the first deployment without an install', async () => {
@@ -76,10 +60,16 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(code).toBe(0);
     expect(await city.version()).toBe('0.1.1');
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
+  });
+
+  test('lets a signed-in user call an action', async () => {
     const user = createGatewayClient({ baseUrl: await city.url(), token: await city.userToken() });
     await expect(user.call('hello', 'me', { greeting: 'Good morning' })).resolves.toMatchObject({
       message: expect.stringContaining('Good morning'),
     });
+  });
+
+  test('names the deployed version and its services', async () => {
     const { id } = JSON.parse(await city.read('townhall.json')) as { id: string };
     expect((await city.get('/v1/cities/current')).body).toMatchObject({
       city_id: id,
@@ -101,14 +91,14 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(await city.read('.townhall/city.log')).not.toContain(city.env['ADMIN_PASSWORD']);
   });
 
-  test('--verify-only finds the deployment healthy', async () => {
+  test('verifies a healthy deployment', async () => {
     const { code, screen } = await city.run(['deploy', '--verify-only', '--json']);
     expect(code).toBe(0);
     expect(JSON.parse(screen)).toMatchObject({ ok: true, version: '0.1.1', url: await city.url() });
     expect(await city.version()).toBe('0.1.1');
   });
 
-  test('data commands use the City’s database and create no other', async () => {
+  test('lets data commands use its database', async () => {
     const ledger = await city.run(['ledger', 'verify', '--json']);
     expect(ledger).toMatchObject({
       code: 0,
@@ -125,6 +115,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
 
   test('replaces the version under load without a failed request', async () => {
     const urlBefore = await city.url();
+    const pidBefore = (await city.supervisor.status())?.gatewayPid ?? 0;
     const token = await city.userToken();
     await city.write('src/index.ts', serviceSource('second'));
     const load = startLoad({
@@ -135,8 +126,8 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
       streamWorkers: 4,
     });
     const { code, screen } = await city.run(['deploy', '--json']);
-    // The previous version finishes its last streams.
-    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    // The previous version ends once its last streams are finished.
+    await expect.poll(() => isRunning(pidBefore), { timeout: 60_000 }).toBe(false);
     const tally = await load.stop();
     expect(code, screen).toBe(0);
     expect(await city.url()).toBe(urlBefore);
@@ -148,7 +139,7 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     expect(tally.streams).toBeGreaterThan(4);
   });
 
-  test('a rollback serves the previous version from an unchanged folder', async () => {
+  test('rolls back to the previous version in an unchanged folder', async () => {
     const { code, screen } = await city.run(['city', 'rollback', '--json']);
     expect(code, screen).toBe(0);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
@@ -194,10 +185,8 @@ describe('townhall init and deploy', { timeout: 4 * minutes }, () => {
     const run = townhall(['city', 'run'], { cwd: city.directory, env: city.env });
     await run.waitFor(/"msg":"the City serves"/, minutes);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
-    expect(await city.run(['city', 'run'])).toMatchObject({
-      code: 1,
-      screen: expect.stringContaining('runs already'),
-    });
+    const second = await city.run(['city', 'run']);
+    expect(second).toMatchObject({ code: 1, screen: expect.stringContaining('runs already') });
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
     expect((await city.run(['city', 'status'])).code).toBe(1);

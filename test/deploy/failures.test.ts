@@ -10,7 +10,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { freePort } from '../support/free-port.ts';
 import { silentLog } from '../support/template.ts';
 import { townhall } from '../cli/townhall.ts';
-import { makeCity, type CityWorld } from './city-world.ts';
+import { createCity, type CityWorld } from './city-world.ts';
 
 const minutes = 60_000;
 const runner = {
@@ -20,7 +20,7 @@ const runner = {
 let city: CityWorld;
 let originalSource: string;
 beforeAll(async () => {
-  city = await makeCity();
+  city = await createCity();
   originalSource = await city.read('src/index.ts');
   const { code, screen } = await city.run(['deploy']);
   expect(code, screen).toBe(0);
@@ -44,187 +44,174 @@ async function snapshot(): Promise<unknown> {
   };
 }
 
-describe(
-  'a failed deployment leaves the version before serving and the package unchanged',
-  { timeout: 4 * minutes },
-  () => {
-    test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])(
-      'at the step "%s"',
-      async (failingService) => {
-        const snapshotBefore = await snapshot();
-        const plan = await makePlan({
-          directory: city.directory,
-          env: { ...city.env, PATH: process.env['PATH'] },
-          isForwarded: () => true,
-          inspect: async () => [],
-          log: silentLog,
-        });
-        const needs: DeployOptions = {
-          runner,
-          clock: systemClock,
-          log: silentLog,
-          startMs: minutes,
-          progress(step) {
-            if (step === failingService) throw new Error(`no further than ${step}`);
-          },
-        };
-        await expect(deploy(plan, needs)).rejects.toThrow(`no further than ${failingService}`);
-        expect(await snapshot()).toEqual(snapshotBefore);
+/** An entry with a service, and a statement that runs only in the process that serves. */
+const sourceWithStart = (statement: string): string => `import { defineService } from 'townhall';
+if (process.argv.includes('serve')) ${statement}
+export const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });
+`;
+
+describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => {
+  test.each<Step>(['provision', 'keep', 'supervise', 'trial', 'switch', 'record', 'raise', 'confirm'])(
+    'at the step "%s"',
+    async (failingStep) => {
+      const snapshotBefore = await snapshot();
+      const plan = await makePlan({
+        directory: city.directory,
+        env: { ...city.env, PATH: process.env['PATH'] },
+        isForwarded: () => true,
+        inspect: async () => [],
+        log: silentLog,
+      });
+      const options: DeployOptions = {
+        runner,
+        clock: systemClock,
+        log: silentLog,
+        startMs: minutes,
+        progress(step) {
+          if (step === failingStep) throw new Error(`no further than ${step}`);
+        },
+      };
+      await expect(deploy(plan, options)).rejects.toThrow(`no further than ${failingStep}`);
+      expect(await snapshot()).toEqual(snapshotBefore);
+    },
+  );
+
+  interface Fault {
+    files?: Record<string, string>;
+    env?: Record<string, string>;
+    flags?: string[];
+  }
+  test.each<[title: string, fault: Fault, message: RegExp]>([
+    [
+      'an entry that throws',
+      { files: { 'src/index.ts': "const a: number = 1;\nthrow new Error('my own words');\n" } },
+      /src\/index\.ts: my own words \(line 2\)/,
+    ],
+    ['an entry that does not parse', { files: { 'src/index.ts': 'export const = 1;' } }, /src\/index\.ts: /],
+    [
+      'an entry that ends the process',
+      { files: { 'src/index.ts': 'process.exit(3);' } },
+      /ended the process \(code 3\)/,
+    ],
+    [
+      'an entry that fails only where it serves',
+      { files: { 'src/index.ts': sourceWithStart("throw new Error('not here');") } },
+      /src\/index\.ts: not here \(line 2\)/,
+    ],
+    [
+      'an entry that ends the process where it serves',
+      { files: { 'src/index.ts': sourceWithStart('process.exit(4);') } },
+      /ended \(code 4\)/,
+    ],
+    [
+      'an entry that never ends where it serves',
+      {
+        files: { 'src/index.ts': sourceWithStart('await new Promise(() => setInterval(() => {}, 1000));') },
+        flags: ['--timeout', '4'],
       },
-    );
+      /did not finish within 4 seconds/,
+    ],
+    [
+      'an invalid declaration',
+      { files: { 'townhall.json': '{\n  "schema": 2\n}' } },
+      /townhall\.json:2:3: schema must be 1/,
+    ],
+    [
+      'a package without a version',
+      { files: { 'package.json': '{\n  "name": "demo"\n}' } },
+      /package\.json:1:1: version is required/,
+    ],
+    [
+      'a version that cannot be raised',
+      { files: { 'package.json': '{ "version": "1.0.0-beta" }' } },
+      /package\.json:1:3: version must be three numbers/,
+    ],
+    [
+      'a setting that cannot be read',
+      { env: { TIMEOUT_DRAIN_MS: 'soon' } },
+      /TIMEOUT_DRAIN_MS takes a whole number/,
+    ],
+    [
+      'a host that this machine does not have',
+      { env: { HOST: '192.0.2.1', PORT: '0' } },
+      /192\.0\.2\.1:0 is not available/,
+    ],
+  ])('for %s', async (_title, { files = {}, env = {}, flags = [] }, message) => {
+    const snapshotBefore = await snapshot();
+    const texts = new Map<string, string>();
+    for (const [file, text] of Object.entries(files)) {
+      texts.set(file, await city.read(file));
+      await city.write(file, text);
+    }
+    const { code, screen } = await city.run(['deploy', ...flags], env);
+    for (const [file, text] of texts) await city.write(file, text);
+    expect(screen).toMatch(message);
+    expect(screen).not.toContain('    at ');
+    expect(code).toBe(1);
+    expect(await snapshot()).toEqual(snapshotBefore);
+  });
 
-    const cases: [
-      string,
-      { files?: Record<string, string>; env?: Record<string, string>; flags?: string[] },
-      RegExp,
-    ][] = [
-      [
-        'an entry that throws, in its own words and with the place',
-        { files: { 'src/index.ts': "const a: number = 1;\nthrow new Error('my own words');\n" } },
-        /src\/index\.ts: my own words \(line 2\)/,
-      ],
-      [
-        'an entry that does not parse',
-        { files: { 'src/index.ts': 'export const = 1;' } },
-        /src\/index\.ts: /,
-      ],
-      [
-        'an entry that ends the process',
-        { files: { 'src/index.ts': 'process.exit(3);' } },
-        /ended the process \(code 3\)/,
-      ],
-      [
-        'an entry that fails only where it serves',
-        {
-          files: {
-            'src/index.ts':
-              "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) throw new Error('not here');\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n",
-          },
-        },
-        /src\/index\.ts: not here \(line 2\)/,
-      ],
-      [
-        'an entry that ends the process where it serves',
-        {
-          files: {
-            'src/index.ts':
-              "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) process.exit(4);\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n",
-          },
-        },
-        /ended \(code 4\)/,
-      ],
-      [
-        'an entry that never ends where it serves',
-        {
-          files: {
-            'src/index.ts':
-              "import { defineService } from 'townhall';\nif (process.argv.includes('serve')) await new Promise(() => setInterval(() => {}, 1000));\nexport const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });\n",
-          },
-          flags: ['--timeout', '4'],
-        },
-        /did not finish within 4 seconds/,
-      ],
-      [
-        'a declaration with a fault',
-        { files: { 'townhall.json': '{\n  "schema": 2\n}' } },
-        /townhall\.json:2:3: schema must be 1/,
-      ],
-      [
-        'a package without a version',
-        { files: { 'package.json': '{\n  "name": "demo"\n}' } },
-        /package\.json:1:1: version is required/,
-      ],
-      [
-        'a version that cannot be raised',
-        { files: { 'package.json': '{ "version": "1.0.0-beta" }' } },
-        /package\.json:1:3: version must be three numbers/,
-      ],
-      [
-        'a setting that cannot be read',
-        { env: { TIMEOUT_DRAIN_MS: 'soon' } },
-        /TIMEOUT_DRAIN_MS takes a whole number/,
-      ],
-      [
-        'a host that this machine does not have',
-        { env: { HOST: '192.0.2.1', PORT: '0' } },
-        /192\.0\.2\.1:0 is not available/,
-      ],
-    ];
-    test.each(cases)('for %s', async (_what, { files = {}, env = {}, flags = [] }, message) => {
-      const snapshotBefore = await snapshot();
-      const texts = new Map<string, string>();
-      for (const [file, text] of Object.entries(files)) {
-        texts.set(file, await city.read(file));
-        await city.write(file, text);
-      }
-      const { code, screen } = await city.run(['deploy', ...flags], env);
-      for (const [file, text] of texts) await city.write(file, text);
-      expect(screen).toMatch(message);
-      expect(screen).not.toContain('    at ');
-      expect(code).toBe(1);
-      expect(await snapshot()).toEqual(snapshotBefore);
-    });
+  test('for a port that another program uses', async () => {
+    const otherServer = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => otherServer.once('listening', resolve));
+    const { port } = otherServer.address() as AddressInfo;
+    const snapshotBefore = await snapshot();
+    const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
+    await new Promise((resolve) => otherServer.close(resolve));
+    expect(screen).toContain(`127.0.0.1:${port} is not available: another program listens there`);
+    expect(code).toBe(1);
+    expect(await snapshot()).toEqual(snapshotBefore);
+  });
 
-    test('for a port that another program uses', async () => {
-      const otherServer = createServer().listen(0, '127.0.0.1');
-      await new Promise((resolve) => otherServer.once('listening', resolve));
-      const { port } = otherServer.address() as AddressInfo;
-      const snapshotBefore = await snapshot();
-      const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
-      await new Promise((resolve) => otherServer.close(resolve));
-      expect(screen).toContain(`127.0.0.1:${port} is not available: another program listens there`);
-      expect(code).toBe(1);
-      expect(await snapshot()).toEqual(snapshotBefore);
-    });
+  test('for Ctrl-C midway', async () => {
+    const snapshotBefore = await snapshot();
+    const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
+    await run.waitFor(/trying/);
+    run.process.kill('SIGINT');
+    expect(await run.ended).toBe(1);
+    expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
+    expect(await snapshot()).toEqual(snapshotBefore);
+  });
+});
 
-    test('for Ctrl-C midway', async () => {
-      const snapshotBefore = await snapshot();
-      const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
-      await run.waitFor(/trying/);
-      run.process.kill('SIGINT');
-      expect(await run.ended).toBe(1);
-      expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
-      expect(await snapshot()).toEqual(snapshotBefore);
-    });
+describe('the deployment after a failed one', { timeout: 4 * minutes }, () => {
+  test('may move to another port', async () => {
+    const urlBefore = await city.url();
+    const port = await freePort();
+    await city.write('src/index.ts', originalSource.replace('Hello, world.', 'Hello again.'));
+    const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
+    expect(code, screen).toBe(0);
+    expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
+    expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello again.' } });
+    // The version before finishes its requests and then frees its address.
+    await expect
+      .poll(
+        () =>
+          fetch(`${urlBefore}/health`).then(
+            () => 'answers',
+            () => 'gone',
+          ),
+        { timeout: 60_000 },
+      )
+      .toBe('gone');
+    expect(await city.version()).toBe('0.1.2');
+  });
 
-    test('and the next deployment succeeds, on another port too', async () => {
-      const urlBefore = await city.url();
-      const port = await freePort();
-      await city.write('src/index.ts', originalSource.replace('Hello, world.', 'Hello again.'));
-      const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
-      expect(code, screen).toBe(0);
-      expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
-      expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello again.' } });
-      // The version before finishes its requests and then frees its address.
-      await expect
-        .poll(
-          () =>
-            fetch(`${urlBefore}/health`).then(
-              () => 'answers',
-              () => 'gone',
-            ),
-          { timeout: 60_000 },
-        )
-        .toBe('gone');
-      expect(await city.version()).toBe('0.1.2');
-    });
+  test('succeeds after a command that was killed midway', async () => {
+    const deployment = townhall(['deploy'], { cwd: city.directory, env: city.env });
+    const candidate = async () => (await city.supervisor.status())?.candidate;
+    await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
+    deployment.process.kill('SIGKILL');
+    // The candidate of the killed command ends; no command reads its result.
+    await expect.poll(async () => (await city.supervisor.status())?.step, { timeout: 80_000 }).toBe(null);
+    expect(await candidate()).toMatch(/^0\.1\.3/);
+    const { code, screen } = await city.run(['deploy']);
+    expect(code, screen).toBe(0);
+    expect(await city.version()).toBe('0.1.3');
+  });
+});
 
-    test('and the next one succeeds after a command was killed midway', async () => {
-      const deployment = townhall(['deploy'], { cwd: city.directory, env: city.env });
-      const candidate = async () => (await city.supervisor.status())?.candidate;
-      await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
-      deployment.process.kill('SIGKILL');
-      // The candidate of the killed command ends; no command reads its result.
-      await expect.poll(async () => (await city.supervisor.status())?.step, { timeout: 80_000 }).toBe(null);
-      expect(await candidate()).toMatch(/^0\.1\.3/);
-      const { code, screen } = await city.run(['deploy']);
-      expect(code, screen).toBe(0);
-      expect(await city.version()).toBe('0.1.3');
-    });
-  },
-);
-
-describe('a City whose port is taken', { timeout: 4 * minutes }, () => {
+describe('a City whose port is in use', { timeout: 4 * minutes }, () => {
   test('does not start and leaves no control socket', async () => {
     const port = Number(new URL(await city.url()).port);
     expect((await city.run(['city', 'stop'])).code).toBe(0);

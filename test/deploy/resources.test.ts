@@ -3,12 +3,24 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeCity, type CityWorld } from './city-world.ts';
+import { createCity, type CityWorld } from './city-world.ts';
 
 const minutes = 60_000;
-const entry = `import { defineService, type ActionCall, type JobCall, type ProjectDatabase, type ProjectQueue, type ProjectStorage } from 'townhall';
+const entry = `import {
+  defineService,
+  type ActionCall,
+  type JobCall,
+  type ProjectDatabase,
+  type ProjectQueue,
+  type ProjectStorage,
+} from 'townhall';
 interface Resources { db: ProjectDatabase; work: ProjectQueue; files: ProjectStorage }
-const text = { type: 'object', required: ['text'], properties: { text: { type: 'string' } }, additionalProperties: false };
+const text = {
+  type: 'object',
+  required: ['text'],
+  properties: { text: { type: 'string' } },
+  additionalProperties: false,
+};
 export const notes = defineService({
   id: 'notes',
   name: 'Notes',
@@ -17,7 +29,8 @@ export const notes = defineService({
       method: 'POST', identities: [], input: text,
       async run({ input, resources: { db, work } }: ActionCall<{ text: string }, Resources>) {
         return db.begin(async (tx) => {
-          const [row] = await tx<{ note_id: bigint }[]>\`insert into project.notes (text) values (\${input.text}) returning note_id\`;
+          const [row] = await tx<{ note_id: bigint }[]>\`
+            insert into project.notes (text) values (\${input.text}) returning note_id\`;
           const id = await work.enqueue('shout', { noteId: String(row?.note_id) }, { tx });
           if (input.text === 'refuse') throw new Error('undone');
           return { note_id: Number(row?.note_id), queued: id !== null };
@@ -26,14 +39,17 @@ export const notes = defineService({
     },
     list: {
       method: 'GET', identities: [],
-      run: async ({ resources: { db } }: ActionCall<object, Resources>) => ({ items: (await db<{ text: string }[]>\`select text from project.notes order by note_id\`).map((row) => row.text) }),
+      async run({ resources: { db } }: ActionCall<object, Resources>) {
+        const rows = await db<{ text: string }[]>\`select text from project.notes order by note_id\`;
+        return { items: rows.map((row) => row.text) };
+      },
     },
     keep: {
       method: 'POST', identities: [], input: text,
       async run({ input, resources: { files } }: ActionCall<{ text: string }, Resources>) {
         await files.put('first', Buffer.from(input.text));
-        const found = await files.open('first');
-        return { size: found?.size, url: files.url('first') };
+        const file = await files.open('first');
+        return { size: file?.size, url: files.url('first') };
       },
     },
   },
@@ -49,7 +65,7 @@ export const notes = defineService({
 
 let city: CityWorld;
 beforeAll(async () => {
-  city = await makeCity();
+  city = await createCity();
   const declaration = JSON.parse(await city.read('townhall.json')) as {
     deployment: { resources: { database: object } };
   };
@@ -72,7 +88,8 @@ beforeAll(async () => {
   await mkdir(join(city.directory, 'migrations'));
   await city.write(
     'migrations/0001_notes.sql',
-    'create table project.notes (note_id bigint generated always as identity primary key, text text not null);\n',
+    `create table project.notes (
+      note_id bigint generated always as identity primary key, text text not null);`,
   );
   await city.write('src/index.ts', entry);
   const { code, screen } = await city.run(['deploy']);
@@ -91,8 +108,8 @@ async function post(path: string, body: object): Promise<{ status: number; body:
   return { status: answer.status, body: await answer.json() };
 }
 
-describe('resources', { timeout: minutes }, () => {
-  test('the database commits an action and then runs its job', async () => {
+describe('declared resources', { timeout: minutes }, () => {
+  test('commit an action before its job runs', async () => {
     expect(await post('/v1/notes/add', { text: 'good morning' })).toEqual({
       status: 200,
       body: { note_id: 1, queued: true },
@@ -102,12 +119,12 @@ describe('resources', { timeout: minutes }, () => {
       .toEqual({ items: ['GOOD MORNING'] });
   });
 
-  test('a rolled back action leaves neither a row nor a job', async () => {
+  test('keep neither row nor job of a rolled back action', async () => {
     expect((await post('/v1/notes/add', { text: 'refuse' })).status).toBe(500);
     expect((await city.get('/v1/notes/list')).body).toEqual({ items: ['GOOD MORNING'] });
   });
 
-  test('the storage stores bytes and returns their location', async () => {
+  test('store bytes and return their address', async () => {
     expect(await post('/v1/notes/keep', { text: 'bytes' })).toEqual({
       status: 200,
       body: { size: 5, url: 'https://files.example.test/first' },
