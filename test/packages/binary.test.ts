@@ -5,9 +5,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { walkThroughDeployments } from './deployed.ts';
-import { readmeCalls, root, start } from './installation.ts';
+import { readmeCalls, root, start, type StartedProgram } from './installation.ts';
 
 const run = promisify(execFile);
 const temporaryFolder = mkdtempSync(path.join(tmpdir(), 'townhall-binary-'));
@@ -21,75 +21,95 @@ beforeAll(async () => {
 }, 820_000);
 afterAll(() => rmSync(temporaryFolder, { recursive: true, force: true }));
 
-function folder(name: string): string {
+function createFolder(name: string): string {
   const folderPath = path.join(temporaryFolder, name);
   mkdirSync(folderPath);
   return folderPath;
 }
 
-test('the binary prints its help and version', { timeout: 180_000 }, async () => {
-  const cwd = folder('help');
+test('the binary prints its version', { timeout: 60_000 }, async () => {
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
     version: string;
   };
-  expect((await run(binary, ['--version'], { cwd, env: bareEnv })).stdout.trim()).toBe(version);
-  expect((await run(binary, ['--help'], { cwd, env: bareEnv })).stdout).toMatch(
-    /start +Run the local edition/,
-  );
-  await expect(run(binary, ['nonsense'], { cwd, env: bareEnv })).rejects.toMatchObject({ code: 2 });
+  const { stdout } = await run(binary, ['--version'], { cwd: temporaryFolder, env: bareEnv });
+  expect(stdout.trim()).toBe(version);
 });
 
-test(
-  'the binary serves the local edition and the five calls of the README',
-  { timeout: 300_000 },
-  async () => {
-    const cwd = folder('start');
-    const program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
-    try {
-      await program.waitFor(/Ctrl-C ends it/, 180_000);
-      const [, gateway = ''] = await program.waitFor(/gateway +(http\S+)/);
-      const [, agent = ''] = await program.waitFor(/agent +(http\S+)/);
-      expect(program.screen()).not.toMatch(/Warning|Error/);
-      const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bareEnv });
-      expect(stdout).toMatch(/"services":\[/);
-      expect(stdout).toMatch(/From the documentation/);
-      expect(stdout).toMatch(/data: \[DONE\]/);
-      expect(stdout).toMatch(/"success":true/);
-      // Documentation, images and speech come from inside the executable; images and speech use
-      // worker threads.
-      expect(await (await fetch(`${gateway}/docs/`)).text()).toMatch(/<h1[^>]*>Townhall/);
-      expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
-      const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
-      const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
-      const speech = await fetch(`${gateway}/v1/ai/tts`, {
-        method: 'POST',
-        headers,
-        body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }),
-      });
-      expect(speech.headers.get('content-type')).toBe('audio/wav');
-      // The command asks the running server over its control socket.
-      const admin = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bareEnv });
-      expect(JSON.parse(admin.stdout)).toBeTypeOf('object');
-    } finally {
-      expect(await program.stop()).toBe(0);
-    }
-  },
-);
+test('the binary prints its help', { timeout: 60_000 }, async () => {
+  const { stdout } = await run(binary, ['--help'], { cwd: temporaryFolder, env: bareEnv });
+  expect(stdout).toMatch(/start +Run the local edition/);
+});
+
+test('the binary exits with 2 for an unknown command', { timeout: 60_000 }, async () => {
+  await expect(run(binary, ['nonsense'], { cwd: temporaryFolder, env: bareEnv })).rejects.toMatchObject({
+    code: 2,
+  });
+});
+
+describe('the local edition of the binary', () => {
+  let cwd: string;
+  let program: StartedProgram;
+  let gateway: string;
+  let agent: string;
+  beforeAll(async () => {
+    cwd = createFolder('start');
+    program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
+    await program.waitFor(/Ctrl-C ends it/, 180_000);
+    [, gateway = ''] = await program.waitFor(/gateway +(http\S+)/);
+    [, agent = ''] = await program.waitFor(/agent +(http\S+)/);
+  }, 200_000);
+  afterAll(async () => {
+    expect(await program?.stop()).toBe(0);
+  });
+
+  test('starts without a warning', () => {
+    expect(program.screen()).not.toMatch(/Warning|Error/);
+  });
+
+  test('answers the five calls of the README', { timeout: 120_000 }, async () => {
+    const { stdout } = await run('sh', ['-euc', readmeCalls({ gateway, agent })], { cwd, env: bareEnv });
+    expect(stdout).toMatch(/"services":\[/);
+    expect(stdout).toMatch(/From the documentation/);
+    expect(stdout).toMatch(/data: \[DONE\]/);
+    expect(stdout).toMatch(/"success":true/);
+  });
+
+  test('serves the portal from the executable', async () => {
+    expect(await (await fetch(`${gateway}/docs/`)).text()).toMatch(/<h1[^>]*>Townhall/);
+    expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
+  });
+
+  // Speech is made in a worker thread, whose program comes from the executable too.
+  test('makes speech in a worker thread', async () => {
+    const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
+    const speech = await fetch(`${gateway}/v1/ai/tts`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'local/flite', text: 'Good morning' }),
+    });
+    expect(speech.headers.get('content-type')).toBe('audio/wav');
+  });
+
+  test('answers a command over its control socket', async () => {
+    const { stdout } = await run(binary, ['admin', 'token', 'list', '--json'], { cwd, env: bareEnv });
+    expect(JSON.parse(stdout)).toEqual({ items: [] });
+  });
+});
 
 test('the binary keeps its data over a restart', { timeout: 300_000 }, async () => {
-  const cwd = folder('again');
-  const tokenOf = async () => {
+  const cwd = createFolder('again');
+  const readTokenOfStart = async () => {
     const program = start(binary, ['start'], { cwd, env: { PORT: '0', AGENT_PORT: '0' } });
     await program.waitFor(/Ctrl-C ends it/, 180_000);
     const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8');
     expect(await program.stop()).toBe(0);
     return token;
   };
-  expect(await tokenOf()).toBe(await tokenOf());
+  expect(await readTokenOfStart()).toBe(await readTokenOfStart());
 });
 
 test('the binary runs the services of a project without an install', { timeout: 300_000 }, async () => {
-  const cwd = folder('project');
+  const cwd = createFolder('project');
   mkdirSync(path.join(cwd, 'src'));
   writeFileSync(
     path.join(cwd, 'townhall.json'),
@@ -105,7 +125,13 @@ test('the binary runs the services of a project without an install', { timeout: 
   writeFileSync(
     path.join(cwd, 'src/index.ts'),
     `import { defineService } from 'townhall';
-export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping: { method: 'GET', identities: [], run: async (): Promise<{ pong: boolean }> => ({ pong: true }) } } });`,
+export const notes = defineService({
+  id: 'notes',
+  name: 'Notes',
+  actions: {
+    ping: { method: 'GET', identities: [], run: async (): Promise<{ pong: boolean }> => ({ pong: true }) },
+  },
+});`,
   );
   const program = start(binary, ['gateway', '--project', cwd], {
     cwd,
@@ -121,6 +147,6 @@ export const notes = defineService({ id: 'notes', name: 'Notes', actions: { ping
 
 test('the binary deploys and operates a new project with an empty PATH', { timeout: 600_000 }, async () => {
   expect(
-    await walkThroughDeployments({ command: [binary], home: folder('deployed'), env: { PATH: '' } }),
+    await walkThroughDeployments({ command: [binary], home: createFolder('deployed'), env: { PATH: '' } }),
   ).toEqual(['0.1.1', '0.1.2', '0.1.1']);
 });
