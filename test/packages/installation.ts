@@ -35,7 +35,7 @@ export async function install(): Promise<Installation> {
   });
   writeFileSync(
     path.join(folder, 'package.json'),
-    JSON.stringify({ name: 'somebody', private: true, type: 'module' }),
+    JSON.stringify({ name: 'project', private: true, type: 'module' }),
   );
   await npm(
     [
@@ -75,7 +75,8 @@ export async function nodeFolder(major: number): Promise<string | undefined> {
     return path.dirname(program);
   } catch (error) {
     console.warn(
-      `SKIPPED: Node ${major} cannot be installed from npm, so the packages are not tried on it (${(error as Error).message.split('\n')[0]})`,
+      `SKIPPED: Node ${major} cannot be installed from npm, so the packages are not tried on it ` +
+        `(${(error as Error).message.split('\n')[0]})`,
     );
     return undefined;
   }
@@ -116,9 +117,7 @@ export interface StartedProgram {
   screen(): string;
 }
 
-/**
- * Starts a program in a folder, with this Node first in PATH and nothing else of our environment.
- */
+/** Starts a program in a folder; of the environment it gets only PATH, with `node` first in it. */
 export function start(
   command: string,
   args: readonly string[],
@@ -156,9 +155,10 @@ export function start(
           resolve(match);
         };
         listeners.add(check);
-        void exit.then((code) =>
-          reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`)),
-        );
+        void exit.then((code) => {
+          clearTimeout(timer);
+          reject(new Error(`ended with ${code} before ${String(pattern)}:\n${screen}`));
+        });
         check();
       }),
     async stop() {
