@@ -14,8 +14,8 @@ describe.skipIf(!hasChromium)('the console', { timeout: 120_000 }, () => {
     page = await world.open('#/chat');
   });
   afterAll(async () => {
-    expect(world?.pageErrors).toEqual([]);
     await world?.close();
+    expect(world?.pageErrors).toEqual([]);
   });
   const list = () => page.getByRole('navigation', { name: 'Chats' });
   const startChat = (name: string) => world.agent.client.chat.sendMessage({ chatId: name, text: name });

@@ -24,8 +24,8 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     page = await world.open();
   });
   afterAll(async () => {
-    expect(world?.pageErrors).toEqual([]);
     await world?.close();
+    expect(world?.pageErrors).toEqual([]);
   });
   beforeEach(async () => {
     await page.goto(`${world.consoleServer.url}/#/chat`);

@@ -53,8 +53,8 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
     page = await world.open();
   });
   afterAll(async () => {
-    expect(world?.pageErrors).toEqual([]);
     await world?.close();
+    expect(world?.pageErrors).toEqual([]);
   });
 
   async function takePictures(name: string): Promise<void> {

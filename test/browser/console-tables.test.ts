@@ -18,8 +18,8 @@ describe.skipIf(!hasChromium)('a table in an answer', { timeout: 120_000 }, () =
     page = await world.open('#/chat');
   });
   afterAll(async () => {
-    expect(world?.pageErrors).toEqual([]);
     await world?.close();
+    expect(world?.pageErrors).toEqual([]);
   });
 
   /** The markup after each of the texts, each of which continues the one before. */
@@ -39,7 +39,8 @@ describe.skipIf(!hasChromium)('a table in an answer', { timeout: 120_000 }, () =
       { module: await page.evaluateHandle<MarkdownModule>("import('/shared/markdown.js')"), texts },
     );
   const table = (head: string, body: string): string =>
-    `<div class="table" tabindex="0" role="region" aria-label="Table"><table><thead>${head}</thead><tbody>${body}</tbody></table></div>`;
+    '<div class="table" tabindex="0" role="region" aria-label="Table">' +
+    `<table><thead>${head}</thead><tbody>${body}</tbody></table></div>`;
 
   test('has titles and rows', async () => {
     expect(await renderEach('| a | b |\n| --- | --- |\n| 1 | `x` |\n')).toEqual([

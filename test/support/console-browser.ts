@@ -65,6 +65,14 @@ export async function openConsolePage(
   pageErrors: string[] = [],
 ): Promise<Page> {
   const page = await context.newPage();
+  watchConsolePage(page, consoleServer, pageErrors);
+  await page.goto(consoleServer.console.loginUrl());
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Sessions' }).waitFor();
+  return page;
+}
+
+/** Adds the errors of a page and its requests to other origins to `pageErrors`. */
+export function watchConsolePage(page: Page, consoleServer: TestConsole, pageErrors: string[]): void {
   page.setDefaultTimeout(60_000);
   page.on('pageerror', (error) => pageErrors.push(String(error)));
   page.on('console', (message) => {
@@ -75,7 +83,4 @@ export async function openConsolePage(
   page.on('request', (request) => {
     if (!request.url().startsWith(consoleServer.url)) pageErrors.push(`requested ${request.url()}`);
   });
-  await page.goto(consoleServer.console.loginUrl());
-  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Sessions' }).waitFor();
-  return page;
 }
