@@ -9,6 +9,7 @@ import { createReadStream, existsSync, mkdtempSync, rmSync, statSync } from 'nod
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createGzip } from 'node:zlib';
+import { median } from './statistics.ts';
 
 const root = path.join(import.meta.dirname, '../..');
 const binary = path.join(root, 'build/townhall');
@@ -24,20 +25,19 @@ const coldMs: number[] = [];
 const warmMs: number[] = [];
 for (let round = 0; round < rounds; round += 1) {
   const folder = mkdtempSync(path.join(tmpdir(), 'townhall-binary-bench-'));
-  coldMs.push(await startMs(folder));
-  warmMs.push(await startMs(folder));
+  coldMs.push(await measureStartMs(folder));
+  warmMs.push(await measureStartMs(folder));
   rmSync(folder, { recursive: true, force: true });
 }
-console.log(
-  `start to first answer, ${rounds} rounds: cold ${median(coldMs)} ms (${coldMs.join(' ')}), warm ${median(warmMs)} ms (${warmMs.join(' ')})`,
-);
+const summarize = (timesMs: readonly number[]): string => `${median(timesMs)} ms (${timesMs.join(' ')})`;
+console.log(`start to first answer, ${rounds} rounds: cold ${summarize(coldMs)}, warm ${summarize(warmMs)}`);
 if (median(coldMs) > limits.coldMs || median(warmMs) > limits.warmMs) {
   console.error(`above ${limits.coldMs} ms cold or ${limits.warmMs} ms warm`);
   process.exitCode = 1;
 }
 
-async function startMs(cwd: string): Promise<number> {
-  const beganMs = performance.now();
+async function measureStartMs(cwd: string): Promise<number> {
+  const startedAtMs = performance.now();
   const child = spawn(binary, ['gateway'], {
     cwd,
     env: { PATH: '/usr/bin:/bin', HOME: cwd, PORT: '0', HOST: '127.0.0.1' },
@@ -55,7 +55,7 @@ async function startMs(cwd: string): Promise<number> {
   });
   const response = await fetch(`${url}/health`);
   await response.arrayBuffer();
-  const elapsedMs = Math.round(performance.now() - beganMs);
+  const elapsedMs = Math.round(performance.now() - startedAtMs);
   if (response.status !== 200) throw new Error(`/health answered ${response.status}`);
   child.kill('SIGTERM');
   await exit;
@@ -67,8 +67,4 @@ async function measureZippedBytes(): Promise<number> {
   for await (const piece of createReadStream(binary).pipe(createGzip({ level: 6 })))
     bytes += (piece as Buffer).length;
   return bytes;
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }

@@ -1,6 +1,6 @@
-// What a newcomer waits for, at two commits in turns: `npm ci`, the first and the second start, one call, and
-// the bytes of the portal's first page. Prints a table of medians; processor time is user and system time of
-// all processes.
+// What a new user waits for, at two commits in turns: `npm ci`, the first and the second start, one call,
+// and the bytes of the portal's first page. Prints a table of medians; processor time is user and system
+// time of all processes.
 //
 //   node test/bench/first-hour.ts --before COMMIT [--after COMMIT] [--rounds 5]
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
@@ -8,6 +8,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
+import { median } from './statistics.ts';
 
 const root = path.join(import.meta.dirname, '../..');
 const { values: options } = parseArgs({
@@ -38,7 +39,7 @@ async function measure(commit: string): Promise<Round> {
   try {
     execFileSync('git', ['clone', '-q', '--shared', '--no-checkout', root, checkout]);
     execFileSync('git', ['-C', checkout, 'checkout', '-q', commit]);
-    const install = timed('npm ci --no-audit', checkout);
+    const install = measureCommand('npm ci --no-audit', checkout);
     const [kilobytes = '0'] = execFileSync('du', ['-sk', path.join(checkout, 'node_modules')])
       .toString()
       .split('\t');
@@ -59,8 +60,10 @@ async function measureStarts(checkout: string): Promise<Round> {
   await stop(first.child);
   const second = await start(checkout);
   try {
-    const call = timed(
-      `node_modules/.bin/node src/cli/main.ts call gateway ai.generateText model=local/echo prompt=Hi --url ${second.url} --token-file data/local.token`,
+    const operation = 'gateway ai.generateText model=local/echo prompt=Hi';
+    const call = measureCommand(
+      `node_modules/.bin/node src/cli/main.ts call ${operation} ` +
+        `--url ${second.url} --token-file data/local.token`,
       checkout,
     );
     return {
@@ -70,14 +73,14 @@ async function measureStarts(checkout: string): Promise<Round> {
       'second start, processor s': second.processorSeconds,
       'townhall call, s': call.seconds,
       'townhall call, processor s': call.processorSeconds,
-      'page /docs/, kB sent': await readPage(second.url),
+      'page /docs/, kB sent': await measurePage(second.url),
     };
   } finally {
     await stop(second.child);
   }
 }
 
-function timed(command: string, cwd: string): { seconds: number; processorSeconds: number } {
+function measureCommand(command: string, cwd: string): { seconds: number; processorSeconds: number } {
   // Descriptor 3 is that of this program's own errors, so a failed command is explained there.
   const shell = `TIMEFORMAT='%3R %3U %3S'; { time ${command} >/dev/null 2>&3; } 3>&2 2>&1`;
   const times = execFileSync('bash', ['-c', shell], { cwd, stdio: ['ignore', 'pipe', 'inherit'] })
@@ -98,7 +101,7 @@ interface Start {
 
 /** Resolves when the screen has the address. */
 async function start(checkout: string): Promise<Start> {
-  const startedMs = performance.now();
+  const startMs = performance.now();
   const child = spawn('npm', ['start'], {
     cwd: checkout,
     env: { ...process.env, PORT: '0', AGENT_PORT: '0' },
@@ -114,7 +117,7 @@ async function start(checkout: string): Promise<Start> {
     });
     child.on('close', (code) => reject(new Error(`npm start ended with ${code}:\n${screen}`)));
   });
-  const seconds = (performance.now() - startedMs) / 1000;
+  const seconds = (performance.now() - startMs) / 1000;
   return { child, url, seconds, processorSeconds: processorSecondsOf(child.pid ?? 0) };
 }
 
@@ -125,7 +128,7 @@ async function stop(child: ChildProcess): Promise<void> {
   await close;
 }
 
-/** Of a process and those below it, with their ended children; the clock has 100 ticks a second. */
+/** Of a process and its descendants, with their ended children; the clock has 100 ticks a second. */
 function processorSecondsOf(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
     .replace(/^.*\) /, '')
@@ -137,8 +140,8 @@ function processorSecondsOf(pid: number): number {
   return ownTicks / 100 + children.reduce((sum, child) => sum + processorSecondsOf(Number(child)), 0);
 }
 
-/** The compressed bytes of the portal's first page, built at its first request where it is not there. */
-async function readPage(url: string): Promise<number> {
+/** Kilobytes of the portal's first page, compressed; the first request may build the portal. */
+async function measurePage(url: string): Promise<number> {
   const page = `${url}/docs/`;
   for (let attempt = 0; attempt < 120; attempt += 1) {
     const response = await fetch(page, { headers: { accept: 'text/html' } });
@@ -154,14 +157,10 @@ async function readPage(url: string): Promise<number> {
 function printTable(): void {
   console.log('|  | before | after |\n| --- | ---: | ---: |');
   for (const row of Object.keys(rounds.after[0] ?? {})) {
-    const [before, after] = (['before', 'after'] as const).map((side) =>
-      median(rounds[side].map((values) => values[row] ?? 0)),
-    );
+    const [before, after] = (['before', 'after'] as const).map((side) => {
+      const middle = median(rounds[side].map((values) => values[row] ?? 0));
+      return Math.round(middle * 100) / 100;
+    });
     console.log(`| ${row} | ${before} | ${after} |`);
   }
-}
-
-function median(values: number[]): number {
-  const middle = values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
-  return Math.round(middle * 100) / 100;
 }

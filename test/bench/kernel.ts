@@ -14,15 +14,17 @@ import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../src/kernel/http/server.ts';
 import { benchDocument, benchedOperation } from './document.ts';
+import { median } from './statistics.ts';
 
 const targetRatio = 0.45;
 const connections = 32;
+const warmUpSeconds = 3;
 const self = fileURLToPath(import.meta.url);
 const [mode, ...modeArguments] = process.argv.slice(2);
 
 // A server reports its processor time on request. Unlike the request rate, it does not depend on
 // other work of the machine.
-process.on('message', () => process.send?.(spentMicroseconds()));
+process.on('message', () => process.send?.(usedMicroseconds()));
 
 if (mode === 'bare') serveBare();
 else if (mode === 'kernel') await serveKernel();
@@ -75,34 +77,36 @@ async function serveKernel(): Promise<void> {
 async function compare(rounds: number, seconds: number): Promise<void> {
   // Log lines are really written, in place of a supervisor's pipe.
   const sink = openSync('/dev/null', 'w');
-  const servers = ['bare', 'kernel'].map((name) => ({
+  const servers = (['bare', 'kernel'] as const).map((name) => ({
     name,
     child: fork(self, [name], { stdio: ['ignore', sink, 'inherit', 'ipc'] }),
   }));
   try {
     const ports = await Promise.all(servers.map(({ child }) => readMessage(child)));
-    const rates: Record<string, number[]> = { bare: [], kernel: [] };
-    const costs: Record<string, number[]> = { bare: [], kernel: [] };
-    for (const port of ports) await load(port, 3);
+    const rates: Record<'bare' | 'kernel', number[]> = { bare: [], kernel: [] };
+    const costs: Record<'bare' | 'kernel', number[]> = { bare: [], kernel: [] };
+    for (const port of ports) await load(port, warmUpSeconds);
     for (let round = 0; round < rounds; round += 1) {
       for (const [index, { name, child }] of servers.entries()) {
-        const usageBefore = await ask(child);
+        const usedBefore = await readUsedMicroseconds(child);
         const { perSecond, failures, answers } = await load(ports[index] as number, seconds);
-        costs[name]?.push(Math.round(((await ask(child)) - usageBefore) / answers));
+        const usedMicroseconds = (await readUsedMicroseconds(child)) - usedBefore;
+        costs[name].push(Math.round(usedMicroseconds / answers));
         if (failures > 0) throw new Error(`${name} failed ${failures} requests`);
-        rates[name]?.push(perSecond);
+        rates[name].push(perSecond);
       }
-      process.stdout.write(
-        `round ${round + 1}: bare ${rates.bare?.at(-1)}/s, kernel ${rates.kernel?.at(-1)}/s; processor time a request ${costs.bare?.at(-1)} and ${costs.kernel?.at(-1)} µs\n`,
+      console.log(
+        `round ${round + 1}: bare ${rates.bare.at(-1)}/s, kernel ${rates.kernel.at(-1)}/s; ` +
+          `processor time a request ${costs.bare.at(-1)} and ${costs.kernel.at(-1)} µs`,
       );
     }
-    const [bareRate, kernelRate] = [median(rates.bare ?? []), median(rates.kernel ?? [])];
+    const [bareRate, kernelRate] = [median(rates.bare), median(rates.kernel)];
     const ratio = kernelRate / bareRate;
-    process.stdout.write(
-      `processor time a request: bare ${median(costs.bare ?? [])} µs, kernel ${median(costs.kernel ?? [])} µs\n`,
-    );
-    process.stdout.write(
-      `median: bare ${bareRate}/s, kernel ${kernelRate}/s, ratio ${ratio.toFixed(2)} (promised ${targetRatio})\n`,
+    const [bareCost, kernelCost] = [median(costs.bare), median(costs.kernel)];
+    console.log(`processor time a request: bare ${bareCost} µs, kernel ${kernelCost} µs`);
+    console.log(
+      `median: bare ${bareRate}/s, kernel ${kernelRate}/s, ` +
+        `ratio ${ratio.toFixed(2)} (target ${targetRatio})`,
     );
     process.exitCode = ratio >= targetRatio ? 0 : 1;
   } finally {
@@ -111,12 +115,12 @@ async function compare(rounds: number, seconds: number): Promise<void> {
   }
 }
 
-function spentMicroseconds(): number {
+function usedMicroseconds(): number {
   const { user, system } = process.cpuUsage();
   return user + system;
 }
 
-async function ask(child: ChildProcess): Promise<number> {
+async function readUsedMicroseconds(child: ChildProcess): Promise<number> {
   child.send('cpu');
   return readMessage(child);
 }
@@ -143,9 +147,4 @@ interface Load {
   answers: number;
   failures: number;
   perSecond: number;
-}
-
-function median(values: number[]): number {
-  const sortedValues = values.toSorted((a, b) => a - b);
-  return sortedValues[Math.floor(sortedValues.length / 2)] ?? 0;
 }

@@ -24,6 +24,7 @@ import { connect, type Database } from '../../src/kernel/data/database.ts';
 import { id } from '../../src/kernel/ids.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { migrateAll, silentLog } from '../support/template.ts';
+import { median, quantile } from './statistics.ts';
 
 const [seconds = 5, rounds = 3, concurrency = 100] = process.argv.slice(2).map(Number);
 const targets = { many: 1_500, hot: 400 };
@@ -50,25 +51,23 @@ interface Measurement {
 }
 
 async function measure(work: (worker: number) => Promise<unknown>): Promise<Measurement> {
-  const times: number[] = [];
-  const startedMs = performance.now();
-  const endMs = startedMs + seconds * 1_000;
+  const durationsMs: number[] = [];
+  const startMs = performance.now();
+  const endMs = startMs + seconds * 1_000;
   await Promise.all(
     Array.from({ length: concurrency }, async (_, worker) => {
       while (performance.now() < endMs) {
-        const beganMs = performance.now();
+        const callStartMs = performance.now();
         await work(worker);
-        times.push(performance.now() - beganMs);
+        durationsMs.push(performance.now() - callStartMs);
       }
     }),
   );
-  const sortedTimes = times.toSorted((a, b) => a - b);
-  const percentile = (share: number) =>
-    Math.round((sortedTimes[Math.floor(sortedTimes.length * share)] ?? 0) * 10) / 10;
+  const toTenths = (ms: number) => Math.round(ms * 10) / 10;
   return {
-    perSecond: Math.round(times.length / ((performance.now() - startedMs) / 1_000)),
-    p50Ms: percentile(0.5),
-    p99Ms: percentile(0.99),
+    perSecond: Math.round(durationsMs.length / ((performance.now() - startMs) / 1_000)),
+    p50Ms: toTenths(median(durationsMs)),
+    p99Ms: toTenths(quantile(durationsMs, 0.99)),
   };
 }
 
@@ -89,7 +88,9 @@ async function pair(ledger: Credits['ledger'], userId: string): Promise<void> {
 }
 
 async function makeUsers({ sql, tx }: Database, { balances }: Credits, count: number): Promise<string[]> {
-  await sql`insert into gateway.bureaus_records (bureau_id, name, server_url) values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
+  await sql`
+    insert into gateway.bureaus_records (bureau_id, name, server_url)
+    values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
   const users = Array.from({ length: count }, () => id('usr'));
   for (const userId of users) {
     await sql`insert into gateway.accounts_users (user_id, bureau_id) values (${userId}, 'local')`;
@@ -106,12 +107,8 @@ async function makeUsers({ sql, tx }: Database, { balances }: Credits, count: nu
   return users;
 }
 
-const median = (values: number[]): number =>
-  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
-
-async function bench(database: Database, journalPath: string): Promise<boolean> {
-  await migrateAll(database);
-  const service = credits({
+function openCredits(database: Database, journalPath: string): Credits {
+  return credits({
     store: creditsStore(database),
     allotmentStore: sqlAllotmentStore(database),
     journal: settlementJournal(journalPath),
@@ -125,40 +122,52 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
     startingCredits: 0n,
     retentionDays: 400,
   });
-  await service.start();
-  const users = await makeUsers(database, service, 101);
-  const busyUser = users.pop() as string;
-  await database.sql`create table public.bench_floor (n bigint generated always as identity primary key, worker integer not null)`;
-  const floor = () =>
-    measure((worker) => database.sql`insert into public.bench_floor (worker) values (${worker})`);
-  const measureSpread = () =>
-    measure((worker) =>
-      pair(service.ledger, users[(worker + Math.floor(Math.random() * 100)) % 100] as string),
-    );
-  const measureHot = () => measure(() => pair(service.ledger, busyUser));
+}
 
-  const rates: Record<'floor' | 'many' | 'hot', number[]> = { floor: [], many: [], hot: [] };
+type Rates = Record<'floor' | 'many' | 'hot', number[]>;
+
+/** Inserts of one row, pairs of a hundred accounts and pairs of one account, in turns. */
+async function measureRounds({ sql }: Database, { ledger }: Credits, users: string[]): Promise<Rates> {
+  const [busyUser = '', ...otherUsers] = users;
+  await sql`
+    create table public.bench_floor (
+      n bigint generated always as identity primary key, worker integer not null)`;
+  const randomUser = (): string => otherUsers[Math.floor(Math.random() * otherUsers.length)] ?? busyUser;
+  const works = {
+    floor: async (worker: number) => sql`insert into public.bench_floor (worker) values (${worker})`,
+    many: () => pair(ledger, randomUser()),
+    hot: () => pair(ledger, busyUser),
+  };
+  const rates: Rates = { floor: [], many: [], hot: [] };
   for (let round = 1; round <= rounds; round += 1) {
-    for (const [name, run] of [
-      ['floor', floor],
-      ['many', measureSpread],
-      ['hot', measureHot],
-    ] as const) {
-      const { perSecond, p50Ms, p99Ms } = await run();
+    for (const name of ['floor', 'many', 'hot'] as const) {
+      const { perSecond, p50Ms, p99Ms } = await measure(works[name]);
       rates[name].push(perSecond);
-      console.log(
-        `round ${round}: ${name.padEnd(5)} ${String(perSecond).padStart(6)}/s, p50 ${p50Ms} ms, p99 ${p99Ms} ms`,
-      );
+      const rate = `${name.padEnd(5)} ${String(perSecond).padStart(6)}/s`;
+      console.log(`round ${round}: ${rate}, p50 ${p50Ms} ms, p99 ${p99Ms} ms`);
     }
   }
+  return rates;
+}
+
+/** Returns whether the ledger agrees with itself and the pairs reach their targets. */
+async function bench(database: Database, journalPath: string): Promise<boolean> {
+  await migrateAll(database);
+  const service = openCredits(database, journalPath);
+  await service.start();
+  const users = await makeUsers(database, service, 101);
+  const rates = await measureRounds(database, service, users);
   const verdict: LedgerVerdict = await service.verify();
   await service.close();
   const [inserts, pairs, hotPairs] = [median(rates.floor), median(rates.many), median(rates.hot)];
   console.log(
-    `${database.engine}, ${concurrency} calls at once: floor ${inserts} inserts/s; 100 accounts ${pairs} pairs/s (target ${targets.many}); one account ${hotPairs} pairs/s (target ${targets.hot})`,
+    `${database.engine}, ${concurrency} calls at once: floor ${inserts} inserts/s; ` +
+      `100 accounts ${pairs} pairs/s (target ${targets.many}); ` +
+      `one account ${hotPairs} pairs/s (target ${targets.hot})`,
   );
+  const agreement = verdict.ok ? 'agrees' : 'DOES NOT AGREE';
   console.log(
-    `${verdict.holds} holds, ${verdict.transactions} transactions; the ledger ${verdict.ok ? 'agrees' : 'DOES NOT AGREE'} with itself`,
+    `${verdict.holds} holds, ${verdict.transactions} transactions; the ledger ${agreement} with itself`,
   );
   return verdict.ok && (isEmbedded || (pairs >= targets.many && hotPairs >= targets.hot));
 }

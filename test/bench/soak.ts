@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { AgentClient } from '@townhall/agent';
 import { startScriptedAgent } from './agent-process.ts';
+import { readResidentMb } from './calls/process-usage.ts';
 
 const { values } = parseArgs({
   options: {
@@ -72,11 +73,6 @@ function follow(client: AgentClient, sessionId: string, afterSeq: number): Reade
   return reader;
 }
 
-function readMegabytes(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1024;
-}
-
 /** Seconds of processor time; a tick of Linux is a hundredth. */
 function readProcessorSeconds(pid: number): number {
   const ticks = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ').pop()?.split(' ').slice(11, 13) ?? [];
@@ -125,7 +121,7 @@ async function sampleUntil(pid: number, untilMs: number): Promise<Sample[]> {
   console.log('minute;resident MB;processor s;load');
   for (let nextMs = startMs; nextMs < untilMs; nextMs += sampleSeconds * 1_000) {
     await pause(nextMs - performance.now());
-    const sample = { minute: (performance.now() - startMs) / 60_000, megabytes: readMegabytes(pid) };
+    const sample = { minute: (performance.now() - startMs) / 60_000, megabytes: readResidentMb(pid) };
     samples.push(sample);
     const figures = [sample.minute, sample.megabytes, readProcessorSeconds(pid), loadavg()[0] ?? 0];
     console.log(figures.map((figure) => figure.toFixed(2)).join(';'));
@@ -145,6 +141,19 @@ async function findBehind(client: AgentClient, readers: readonly Reader[]): Prom
   return lateSessions;
 }
 
+function isSteady({ minute }: Sample): boolean {
+  return minute >= warmMinutes;
+}
+
+function describeMemory(samples: readonly Sample[]): string {
+  const sizes = samples.map(({ megabytes }) => megabytes);
+  const [least, most, last] = [Math.min(...sizes), Math.max(...sizes), sizes.at(-1) ?? Number.NaN];
+  return (
+    `resident after ${warmMinutes} minutes: ${least.toFixed(1)} to ${most.toFixed(1)} MB, ` +
+    `last ${last.toFixed(1)} MB, ${samples.length} samples`
+  );
+}
+
 async function run(folder: string): Promise<void> {
   const agent = await startScriptedAgent(folder);
   try {
@@ -161,21 +170,21 @@ async function run(folder: string): Promise<void> {
     const processorBefore = readProcessorSeconds(pid);
     const untilMs = performance.now() + minutes * 60_000;
     const [turns, samples] = await Promise.all([load(client, readers, untilMs), sampleUntil(pid, untilMs)]);
-    const processor = readProcessorSeconds(pid) - processorBefore;
+    const processorSeconds = readProcessorSeconds(pid) - processorBefore;
     const lateSessions = await findBehind(client, readers);
     stop.abort();
     await followingAll;
     await Promise.all(readers.map((reader) => reader.leave()));
-    const steadySamples = samples.filter(({ minute }) => minute >= warmMinutes);
-    const slope = slopeOf(steadySamples);
-    const sizes = steadySamples.map(({ megabytes }) => megabytes);
+    const processorPercent = (100 * processorSeconds) / (minutes * 60);
+    const slope = slopeOf(samples.filter(isSteady));
     console.log(
       [
         `${turns} turns, ${streams} streams and ${events} events of all sessions in ${minutes} minutes`,
-        `processor time of the agent: ${((100 * processor) / (minutes * 60)).toFixed(1)} % of one core`,
-        `resident after ${warmMinutes} minutes: ${Math.min(...sizes).toFixed(1)} to ${Math.max(...sizes).toFixed(1)} MB, last ${sizes.at(-1)?.toFixed(1)} MB`,
-        `slope: ${slope.toFixed(3)} MB a minute over ${steadySamples.length} samples (wanted below ${maxSlope})`,
-        `reconnects: ${readers.reduce((sum, { rejoins }) => sum + rejoins, 0)}, streams behind: ${lateSessions.length}`,
+        `processor time of the agent: ${processorPercent.toFixed(1)} % of one core`,
+        describeMemory(samples.filter(isSteady)),
+        `slope: ${slope.toFixed(3)} MB a minute (below ${maxSlope} is the target)`,
+        `reconnects: ${readers.reduce((sum, { rejoins }) => sum + rejoins, 0)}`,
+        `streams behind: ${lateSessions.length}`,
         ...lateSessions,
       ].join('\n'),
     );

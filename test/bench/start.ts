@@ -4,9 +4,11 @@
 //
 //   node test/bench/start.ts [RUNS]
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { readResidentMb } from './calls/process-usage.ts';
+import { median } from './statistics.ts';
 
 const entry = path.join(import.meta.dirname, '../../src/cli/main.ts');
 const runs = Number(process.argv[2] ?? 5);
@@ -17,7 +19,7 @@ interface Start {
 }
 
 async function startOnce(argumentList: string[], folder: string): Promise<Start> {
-  const startedMs = performance.now();
+  const startMs = performance.now();
   const env = {
     PATH: process.env['PATH'],
     PORT: '0',
@@ -42,9 +44,8 @@ async function startOnce(argumentList: string[], folder: string): Promise<Start>
   });
   const answer = await fetch(`${url}/health`);
   await answer.text();
-  const firstAnswerMs = performance.now() - startedMs;
-  const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
-  const residentMb = Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024;
+  const firstAnswerMs = performance.now() - startMs;
+  const residentMb = child.pid === undefined ? Number.NaN : readResidentMb(child.pid);
   const close = new Promise((resolve) => child.on('close', resolve));
   child.kill('SIGTERM');
   await close;
@@ -52,20 +53,14 @@ async function startOnce(argumentList: string[], folder: string): Promise<Start>
 }
 
 function printSummary(name: string, measurements: readonly Start[]): void {
-  const line = (values: number[], unit: string): string => {
-    const sortedValues = values.toSorted((a, b) => a - b);
-    const roundedAt = (index: number): string => (sortedValues[index] ?? 0).toFixed(0);
-    return `median ${roundedAt(Math.floor(sortedValues.length / 2))} ${unit} (${roundedAt(0)}–${roundedAt(sortedValues.length - 1)})`;
-  };
-  console.log(
-    `${name.padEnd(34)} ${line(
-      measurements.map(({ firstAnswerMs }) => firstAnswerMs),
-      'ms',
-    )}, ${line(
-      measurements.map(({ residentMb }) => residentMb),
-      'MB',
-    )}`,
-  );
+  const answers = summarize(measurements.map(({ firstAnswerMs }) => firstAnswerMs));
+  const sizes = summarize(measurements.map(({ residentMb }) => residentMb));
+  console.log(`${name.padEnd(34)} ms: ${answers}, MB: ${sizes}`);
+}
+
+function summarize(values: readonly number[]): string {
+  const [middle, least, most] = [median(values), Math.min(...values), Math.max(...values)];
+  return `median ${middle.toFixed(0)} (${least.toFixed(0)}–${most.toFixed(0)})`;
 }
 
 for (const command of ['gateway', 'agent', 'start']) {

@@ -2,6 +2,7 @@
 // `clients` connections busy with one request each, for `seconds` or for `calls` calls, and prints
 // one LoadResult as JSON.
 import { Agent, request } from 'node:http';
+import { median, quantile } from '../statistics.ts';
 
 export interface LoadOptions {
   url: string;
@@ -71,11 +72,6 @@ async function runClient(): Promise<void> {
   }
 }
 
-function share(values: number[], part: number): number {
-  values.sort((a, b) => a - b);
-  return values[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
-}
-
 await Promise.all(Array.from({ length: options.clients }, runClient));
 const elapsedSeconds = (performance.now() - startedMs) / 1_000;
 agent.destroy();
@@ -83,8 +79,8 @@ const result: LoadResult = {
   calls: durations.length,
   errors,
   perSecond: durations.length / elapsedSeconds,
-  p50Ms: share(durations, 0.5),
-  p99Ms: share(durations, 0.99),
-  firstByteMs: share(firstBytes, 0.5),
+  p50Ms: median(durations),
+  p99Ms: quantile(durations, 0.99),
+  firstByteMs: median(firstBytes),
 };
 process.stdout.write(JSON.stringify(result));

@@ -1,5 +1,6 @@
 // Turns the rounds of all targets into a table with medians, ratios and targets, as
 // text, Markdown and a plot.
+import { median } from '../statistics.ts';
 import type { Figures } from './measure.ts';
 
 export interface TargetRounds {
@@ -31,8 +32,7 @@ function mediansOf(rounds: readonly Figures[]): Medians {
   const entries = keys.map((key) => {
     const values = rounds.map((round) => round[key]).filter((value) => value !== null);
     if (key === 'errors') return [key, values.reduce((sum, value) => sum + value, 0)];
-    values.sort((a, b) => a - b);
-    return [key, values[Math.floor(values.length / 2)] ?? null];
+    return [key, values.length === 0 ? null : median(values)];
   });
   return Object.fromEntries(entries) as Medians;
 }
@@ -157,8 +157,14 @@ export function drawPlot(results: readonly TargetResult[]): string {
     ].join('\n');
   });
   const title = 'Whole answers a second, 32 clients';
+  const attributes = [
+    'xmlns="http://www.w3.org/2000/svg"',
+    `viewBox="0 0 ${plotWidth} ${height}" width="${plotWidth}" height="${height}"`,
+    `role="img" aria-label="${title}"`,
+    'font-family="system-ui, sans-serif" font-size="14" fill="#6e7781"',
+  ];
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${plotWidth} ${height}" width="${plotWidth}" height="${height}" role="img" aria-label="${title}" font-family="system-ui, sans-serif" font-size="14" fill="#6e7781">`,
+    `<svg ${attributes.join(' ')}>`,
     `<title>${title}</title>`,
     `<text x="14" y="22" font-weight="600">${title}</text>`,
     ...bars,
