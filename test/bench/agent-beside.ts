@@ -1,12 +1,12 @@
 // The agent beside opencode 1.18, both measured in one run by one client against one
 // scripted model, in turns A B A B:
 //
-//   node test/bench/agent-beside.ts [--peer PATH_OF_ITS_BINARY] [--rounds 3] [--events 10000] [--sessions 1000]
+//   node test/bench/agent-beside.ts [--peer BINARY] [--rounds 3] [--events 10000] [--sessions 1000]
 //
 // The peer is `npm install opencode-ai@1.18.33` in a folder of its own; its binary lies in the
 // package of the platform, opencode-<os>-<arch>/bin/opencode. TOWNHALL_BENCH_PEER names it too.
-// Without it the peer's column stays empty. Each visit starts a process on the data of the
-// visits before it, so that starts after the first are starts with data. On our side everything
+// Without it the peer's column stays empty. Each round starts each process on its data of the
+// rounds before, so that starts after the first are starts with data. On our side everything
 // is on as it is by default: durable commits, the guard, the token, validation, the access log.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { spawn } from 'node:child_process';
@@ -14,9 +14,17 @@ import { once } from 'node:events';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { monotonicMs, opencode, townhall, type RunningRuntime, type Runtime } from './agent-runtimes.ts';
+import {
+  monotonicMs,
+  opencode,
+  townhall,
+  type Replay,
+  type RunningRuntime,
+  type Runtime,
+} from './agent-runtimes.ts';
+import { median, quantile } from './statistics.ts';
 
-const { values } = parseArgs({
+const { values: options } = parseArgs({
   options: {
     peer: { type: 'string' },
     rounds: { type: 'string', default: '3' },
@@ -25,20 +33,22 @@ const { values } = parseArgs({
     help: { type: 'boolean', short: 'h' },
   },
 });
-if (values.help) {
+if (options.help) {
   console.log(
-    'Usage: node test/bench/agent-beside.ts [--peer BINARY] [--rounds N] [--events N] [--sessions N]\nWithout --peer or TOWNHALL_BENCH_PEER only our own column is measured.',
+    'Usage: node test/bench/agent-beside.ts [--peer BINARY] [--rounds N] [--events N] [--sessions N]\n' +
+      'Without --peer or TOWNHALL_BENCH_PEER only our own column is measured.',
   );
   process.exit(0);
 }
-const peer = values.peer ?? process.env['TOWNHALL_BENCH_PEER'];
-/** Turns, and sessions made, before anything is measured in a visit. */
-const warmings = 20;
-const [rounds, wantedEvents, idleSessions] = [
-  Number(values.rounds),
-  Number(values.events),
-  Number(values.sessions),
-] as [number, number, number];
+const peer = options.peer ?? process.env['TOWNHALL_BENCH_PEER'];
+/** Turns, and created sessions, before a round measures anything. */
+const warmUpCount = 20;
+/** Creations of sessions by one client. */
+const creationCount = 100;
+const clients = 16;
+const rounds = Number(options.rounds);
+const replayedEvents = Number(options.events);
+const idleSessions = Number(options.sessions);
 
 // The measured figures, with our own targets. The peer has none.
 const rows = {
@@ -48,15 +58,15 @@ const rows = {
   },
   'create a session, one client, ms': { how: 'POST /api/sdk/sessions · POST /session', target: 3 },
   'create, 16 clients, ms each of them': {
-    how: 'the same over 16 connections; time divided by the number made',
+    how: 'the same over 16 connections; time divided by the number of sessions',
     target: 1,
   },
   'memory of the process with the idle sessions, MB': {
-    how: 'resident, children included, 2 s after the last was made',
+    how: 'resident, children included, 2 s after the last creation',
     target: 250,
   },
   'admit a prompt, ms': {
-    how: 'POST …/prompt to 202 · POST /api/session/:id/prompt to 200, to an idle session each; the turn is waited for in between',
+    how: 'POST …/prompt to 202 · POST /api/session/:id/prompt to 200, to an idle session each',
     target: 4,
   },
   '100 prompts at once into one session, ms until each answer': {
@@ -77,7 +87,7 @@ const rows = {
   },
   'chunk, p99 ms': { how: 'the same', target: 5 },
   'replay of the events, whole, ms': {
-    how: 'GET …/events?after=0 · GET /api/session/:id/event?after=0, until the last of the wanted number',
+    how: 'GET …/events?after=0 · GET /api/session/:id/event?after=0, up to the number of --events',
     target: 250,
   },
   'replay, first byte, ms': { how: 'the same', target: 20 },
@@ -86,140 +96,240 @@ const rows = {
 } as const;
 type Row = keyof typeof rows;
 
-const sortedValues = (values: readonly number[]) => [...values].sort((a, b) => a - b);
-const median = (values: readonly number[]) =>
-  sortedValues(values)[Math.floor(values.length / 2)] ?? Number.NaN;
-const share = (values: readonly number[], part: number) =>
-  sortedValues(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
-const measureMs = async (work: () => Promise<unknown>) => {
-  const begunMs = performance.now();
+async function measureMs(work: () => Promise<unknown>): Promise<number> {
+  const startMs = performance.now();
   await work();
-  return performance.now() - begunMs;
-};
+  return performance.now() - startMs;
+}
+
 async function measureTimes(count: number, work: (index: number) => Promise<unknown>): Promise<number[]> {
-  const durations: number[] = [];
-  for (let index = 0; index < count; index += 1) durations.push(await measureMs(() => work(index)));
-  return durations;
+  const durationsMs: number[] = [];
+  for (let index = 0; index < count; index += 1) durationsMs.push(await measureMs(() => work(index)));
+  return durationsMs;
 }
 
-interface Kept {
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** The measurements of one runtime, and the sessions that its later rounds use again. */
+interface Side {
   figures: Map<Row, number[]>;
-  /** A session of 200 messages, and one with many events. */
-  long?: string;
-  many?: { sessionId: string; head: number };
   failures: Set<string>;
+  /** A session of 200 messages. */
+  longSession?: string;
+  /** A session with at least as many events as a replay reads. */
+  eventSession?: { sessionId: string; headSeq: number };
 }
 
-async function visit(runtime: RunningRuntime, figures: Kept, isFirst: boolean): Promise<void> {
-  const note = (row: Row, figure: number) =>
-    figures.figures.set(row, [...(figures.figures.get(row) ?? []), figure]);
-  const measure = async (row: Row, work: () => Promise<number>) => {
-    try {
-      note(row, await work());
-    } catch (error) {
-      figures.failures.add(`${row}: ${error instanceof Error ? error.message : String(error)}`);
-    }
-  };
-  if (!isFirst) note('start with data → first 200 on health, ms', runtime.startedMs);
+/** One start of a runtime and its measurements. */
+interface Measurement {
+  runtime: RunningRuntime;
+  side: Side;
+  isFirst: boolean;
+  /** The session of the turns that warm up. */
+  warmSession: string;
+}
+
+function note({ figures }: Side, row: Row, figure: number): void {
+  figures.set(row, [...(figures.get(row) ?? []), figure]);
+}
+
+/** A measurement that fails is reported at the end; the others go on. */
+async function measure(side: Side, row: Row, work: () => Promise<number>): Promise<void> {
+  try {
+    note(side, row, await work());
+  } catch (error) {
+    side.failures.add(`${row}: ${textOf(error)}`);
+  }
+}
+
+async function measureRuntime(runtime: RunningRuntime, side: Side, isFirst: boolean): Promise<void> {
+  if (!isFirst) note(side, 'start with data → first 200 on health, ms', runtime.startDurationMs);
   // The first calls are slower on both sides and do not count: a server stays up for weeks.
-  const warmUpSession = await runtime.create();
-  await measureTimes(warmings, () => runtime.turn(warmUpSession, 'TOK=1'));
-  await measureTimes(warmings, () => runtime.create());
+  const warmSession = await runtime.create();
+  await measureTimes(warmUpCount, () => runtime.turn(warmSession, 'TOK=1'));
+  await measureTimes(warmUpCount, () => runtime.create());
+  const current = { runtime, side, isFirst, warmSession };
+  await measureCreation(current);
+  await measureTurns(current);
+  await measureChunks(current);
+  await measureAdmission(current);
+  await measureFork(current);
+  await measureReplay(current);
+}
 
-  await measure('create a session, one client, ms', async () =>
-    median(await measureTimes(100, () => runtime.create())),
+async function measureCreation({ runtime, side, isFirst }: Measurement): Promise<void> {
+  await measure(side, 'create a session, one client, ms', async () =>
+    median(await measureTimes(creationCount, () => runtime.create())),
   );
-  await measure('create, 16 clients, ms each of them', async () => {
-    const remainingSessions = Math.max(16, isFirst ? idleSessions - 101 - warmings : 160);
-    const perWorker = Math.ceil(remainingSessions / 16);
-    return (
-      (await measureMs(() =>
-        Promise.all(Array.from({ length: 16 }, () => measureTimes(perWorker, () => runtime.create()))),
-      )) /
-      (perWorker * 16)
+  await measure(side, 'create, 16 clients, ms each of them', async () => {
+    // The first round fills up to the number of idle sessions; the session that warms up counts too.
+    const remaining = isFirst ? idleSessions - creationCount - warmUpCount - 1 : 10 * clients;
+    const perClient = Math.ceil(Math.max(clients, remaining) / clients);
+    const totalMs = await measureMs(() =>
+      Promise.all(Array.from({ length: clients }, () => measureTimes(perClient, () => runtime.create()))),
     );
+    return totalMs / (perClient * clients);
   });
-  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  // The row of the memory promises this pause.
+  await pause(2_000);
   if (isFirst)
-    await measure('memory of the process with the idle sessions, MB', async () => runtime.residentMb());
+    await measure(side, 'memory of the process with the idle sessions, MB', async () => runtime.residentMb());
+}
 
-  await measure('one-token turn, whole, ms', async () =>
-    median(await measureTimes(30, () => runtime.turn(warmUpSession, 'TOK=1'))),
+async function measureTurns({ runtime, side, warmSession }: Measurement): Promise<void> {
+  const turns = 30;
+  await measure(side, 'one-token turn, whole, ms', async () =>
+    median(await measureTimes(turns, () => runtime.turn(warmSession, 'TOK=1'))),
   );
-  await measure('one-token turn, accepted to first text at the client, ms', async () => {
-    const stream = await runtime.follow(warmUpSession);
-    const all: number[] = [];
-    for (let index = 0; index < 30; index += 1) {
-      const begunMs = monotonicMs();
-      await runtime.begin(warmUpSession, 'TOK=1');
-      all.push((await stream.until(({ kind }) => kind === 'text')).atMs - begunMs);
+  await measure(side, 'one-token turn, accepted to first text at the client, ms', async () => {
+    const stream = await runtime.follow(warmSession);
+    const firstTextsMs: number[] = [];
+    for (let index = 0; index < turns; index += 1) {
+      const startMs = monotonicMs();
+      await runtime.begin(warmSession, 'TOK=1');
+      firstTextsMs.push((await stream.until(({ kind }) => kind === 'text')).atMs - startMs);
       await stream.until(({ kind }) => kind === 'end');
     }
     stream.close();
-    return median(all);
+    return median(firstTextsMs);
   });
-  const chunks: number[] = [];
-  await measure('chunk, model writes to client reads, p50 ms', async () => {
-    const stream = await runtime.follow(warmUpSession);
-    await runtime.begin(warmUpSession, 'TOK=100 GAP=20 STAMP');
+}
+
+async function measureChunks({ runtime, side, warmSession }: Measurement): Promise<void> {
+  const delaysMs: number[] = [];
+  await measure(side, 'chunk, model writes to client reads, p50 ms', async () => {
+    const stream = await runtime.follow(warmSession);
+    await runtime.begin(warmSession, 'TOK=100 GAP=20 STAMP');
     await stream.until(({ kind, text, atMs }) => {
-      for (const [, stamp] of text.matchAll(/<([\d.]+)>/g)) chunks.push(atMs - Number(stamp));
+      for (const [, stamp] of text.matchAll(/<([\d.]+)>/g)) delaysMs.push(atMs - Number(stamp));
       return kind === 'end';
     });
     stream.close();
-    if (chunks.length < 90) throw new Error(`only ${chunks.length} of 100 chunks were seen one by one`);
-    return median(chunks);
+    if (delaysMs.length < 90) throw new Error(`only ${delaysMs.length} of 100 chunks were seen one by one`);
+    return median(delaysMs);
   });
-  if (chunks.length > 0) note('chunk, p99 ms', share(chunks, 0.99));
-  await measure('admit a prompt, ms', async () => {
-    const freshSessionMs = [];
-    for (let index = 0; index < 20; index += 1) freshSessionMs.push(await runtime.create());
-    const all: number[] = [];
-    for (const sessionId of freshSessionMs) {
-      all.push(await measureMs(() => runtime.admit(sessionId, 'TOK=1')));
-      await new Promise((resolve) => setTimeout(resolve, 150));
+  if (delaysMs.length > 0) note(side, 'chunk, p99 ms', quantile(delaysMs, 0.99));
+}
+
+async function measureAdmission({ runtime, side }: Measurement): Promise<void> {
+  await measure(side, 'admit a prompt, ms', async () => {
+    const sessionIds: string[] = [];
+    for (let index = 0; index < 20; index += 1) sessionIds.push(await runtime.create());
+    const durationsMs: number[] = [];
+    for (const sessionId of sessionIds) {
+      durationsMs.push(await measureMs(() => runtime.admit(sessionId, 'TOK=1')));
+      // The turn ends meanwhile, so that it does not slow the next admission.
+      await pause(150);
     }
-    return median(all);
+    return median(durationsMs);
   });
-  await measure('100 prompts at once into one session, ms until each answer', async () => {
+  await measure(side, '100 prompts at once into one session, ms until each answer', async () => {
     const sessionId = await runtime.create();
     // Opens the hundred connections first: connecting is not part of the admission.
     await Promise.all(Array.from({ length: 100 }, () => runtime.create()));
-    const all = await Promise.all(
+    const durationsMs = await Promise.all(
       Array.from({ length: 100 }, () => measureMs(() => runtime.admit(sessionId, 'TOK=1'))),
     );
-    await new Promise((resolve) => setTimeout(resolve, 3_000));
-    return median(all);
+    // The hundred turns end before the next measurement.
+    await pause(3_000);
+    return median(durationsMs);
   });
+}
 
-  if (figures.long === undefined) {
-    figures.long = await runtime.create();
-    for (let index = 0; index < 100; index += 1) await runtime.turn(figures.long, 'TOK=1');
-  }
-  const { long: longSession } = figures;
-  await measure('fork of a session of 200 messages, ms', async () =>
+async function measureFork({ runtime, side }: Measurement): Promise<void> {
+  side.longSession ??= await createLongSession(runtime);
+  const { longSession } = side;
+  await measure(side, 'fork of a session of 200 messages, ms', async () =>
     median(await measureTimes(5, () => runtime.fork(longSession))),
   );
-  if (figures.many === undefined) {
-    const sessionId = await runtime.create();
-    let head = 0;
-    while (head < wantedEvents) head = await runtime.grow(sessionId);
-    figures.many = { sessionId, head };
-  }
-  const { many: manyEvents } = figures;
-  const replays = [];
+}
+
+async function createLongSession(runtime: RunningRuntime): Promise<string> {
+  const sessionId = await runtime.create();
+  for (let index = 0; index < 100; index += 1) await runtime.turn(sessionId, 'TOK=1');
+  return sessionId;
+}
+
+async function measureReplay({ runtime, side }: Measurement): Promise<void> {
   try {
+    side.eventSession ??= await createEventSession(runtime);
+    const { sessionId, headSeq } = side.eventSession;
+    const replays: Replay[] = [];
     for (let index = 0; index < 3; index += 1)
-      replays.push(await runtime.replay(manyEvents.sessionId, 0, wantedEvents));
-    note('replay of the events, whole, ms', median(replays.map(({ totalMs }) => totalMs)));
-    note('replay, first byte, ms', median(replays.map(({ firstMs }) => firstMs)));
-    note(
-      'resume with 100 missed, ms',
-      median(await measureTimes(10, () => runtime.replay(manyEvents.sessionId, manyEvents.head - 100, 100))),
-    );
+      replays.push(await runtime.replay(sessionId, 0, replayedEvents));
+    note(side, 'replay of the events, whole, ms', median(replays.map(({ totalMs }) => totalMs)));
+    note(side, 'replay, first byte, ms', median(replays.map(({ firstMs }) => firstMs)));
+    const resumesMs = await measureTimes(10, () => runtime.replay(sessionId, headSeq - 100, 100));
+    note(side, 'resume with 100 missed, ms', median(resumesMs));
   } catch (error) {
-    figures.failures.add(`replay: ${error instanceof Error ? error.message : String(error)}`);
+    side.failures.add(`replay: ${textOf(error)}`);
   }
+}
+
+async function createEventSession(runtime: RunningRuntime): Promise<{ sessionId: string; headSeq: number }> {
+  const sessionId = await runtime.create();
+  let headSeq = 0;
+  while (headSeq < replayedEvents) headSeq = await runtime.grow(sessionId);
+  return { sessionId, headSeq };
+}
+
+/** Measures all runtimes in turns; the first round creates the data of the later ones. */
+async function measureInTurns(runtimes: readonly Runtime[], sides: readonly Side[]): Promise<void> {
+  for (let round = 0; round <= rounds; round += 1) {
+    for (const [index, runtime] of runtimes.entries()) {
+      const startMs = performance.now();
+      const runningRuntime = await runtime.start();
+      try {
+        await measureRuntime(runningRuntime, sides[index] as Side, round === 0);
+      } finally {
+        await runningRuntime.stop();
+      }
+      const seconds = ((performance.now() - startMs) / 1_000).toFixed(0);
+      console.error(`round ${round}, ${runtime.name}: ${seconds} s, load ${loadavg()[0]?.toFixed(1)}`);
+    }
+  }
+}
+
+/** Prints the table; returns whether a row of ours is behind the peer's or was not measured. */
+function printTable(sides: readonly Side[]): boolean {
+  const load = loadavg()
+    .map((value) => value.toFixed(1))
+    .join(' ');
+  console.log(
+    `node ${process.version}, load ${load}, ${rounds + 1} rounds in turns, medians; ` +
+      `${replayedEvents} events, ${idleSessions} sessions`,
+  );
+  printRow(['row', 'townhall', 'opencode', 'ratio', 'target']);
+  const format = (figure: number) => (Number.isNaN(figure) ? '–' : figure.toFixed(figure >= 100 ? 0 : 1));
+  let isBehind = false;
+  for (const [row, { target }] of Object.entries(rows) as [Row, { target: number }][]) {
+    const [ours = Number.NaN, theirs = Number.NaN] = sides.map(({ figures }) =>
+      median(figures.get(row) ?? []),
+    );
+    isBehind ||= Number.isNaN(ours) || ours > theirs;
+    const ratio = Number.isNaN(theirs) ? '–' : `${(theirs / ours).toFixed(1)}×`;
+    const remarks = [...(ours > theirs ? ['BEHIND'] : []), ...(ours > target ? ['above target'] : [])];
+    printRow([row, format(ours), format(theirs), ratio, `≤ ${target}`], remarks);
+  }
+  return isBehind;
+}
+
+function printRow([row = '', ...cells]: readonly string[], remarks: readonly string[] = []): void {
+  const widths = [10, 10, 7, 7];
+  const columns = cells.map((cell, index) => cell.padStart(widths[index] ?? 0));
+  console.log([row.padEnd(60), ...columns, ...remarks.map((remark) => ` ${remark}`)].join(' '));
+}
+
+function printNotes(runtimes: readonly Runtime[], sides: readonly Side[]): void {
+  for (const [index, { failures }] of sides.entries())
+    for (const reason of failures) console.log(`${runtimes[index]?.name} could not: ${reason}`);
+  console.log('\nHow each row was measured, ours · theirs:');
+  for (const [row, { how }] of Object.entries(rows)) console.log(`  ${row}: ${how}`);
+  console.log(
+    "Our events include messages, parts and runs; the peer's are admitted prompts, the only ones it numbers.",
+  );
 }
 
 // Both sides call the same scripted model.
@@ -232,52 +342,14 @@ const folder = mkdtempSync(join(tmpdir(), 'townhall-beside-'));
 const runtimes: Runtime[] = [townhall(join(folder, 'townhall'), providerUrl)];
 if (peer === undefined)
   console.error(
-    'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode, so its column stays empty.',
+    'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode; its column stays empty.',
   );
 else runtimes.push(opencode(peer, join(folder, 'opencode'), providerUrl));
-const all = runtimes.map((): Kept => ({ figures: new Map(), failures: new Set() }));
+const sides = runtimes.map((): Side => ({ figures: new Map(), failures: new Set() }));
 try {
-  for (let round = 0; round <= rounds; round += 1) {
-    for (const [index, runtime] of runtimes.entries()) {
-      const begunMs = performance.now();
-      const startedRuntime = await runtime.start();
-      try {
-        await visit(startedRuntime, all[index] as Kept, round === 0);
-      } finally {
-        await startedRuntime.stop();
-      }
-      console.error(
-        `round ${round}, ${runtime.name}: ${((performance.now() - begunMs) / 1_000).toFixed(0)} s, load ${loadavg()[0]?.toFixed(1)}`,
-      );
-    }
-  }
-  console.log(
-    `node ${process.version}, load ${loadavg()
-      .map((load) => load.toFixed(1))
-      .join(
-        ' ',
-      )}, ${rounds + 1} visits each in turns, medians; ${wantedEvents} events, ${idleSessions} sessions`,
-  );
-  console.log(
-    `${'row'.padEnd(60)} ${'townhall'.padStart(10)} ${'opencode'.padStart(10)} ${'ratio'.padStart(7)} ${'target'.padStart(7)}`,
-  );
-  let isBehind = false;
-  for (const [row, { target }] of Object.entries(rows) as [Row, { target: number }][]) {
-    const [ours = Number.NaN, theirs = Number.NaN] = all.map(({ figures }) => median(figures.get(row) ?? []));
-    const show = (figure: number) => (Number.isNaN(figure) ? '–' : figure.toFixed(figure >= 100 ? 0 : 1));
-    isBehind ||= Number.isNaN(ours) || ours > theirs;
-    console.log(
-      `${row.padEnd(60)} ${show(ours).padStart(10)} ${show(theirs).padStart(10)} ${(Number.isNaN(theirs) ? '–' : `${(theirs / ours).toFixed(1)}×`).padStart(7)} ${`≤ ${target}`.padStart(7)}${ours > theirs ? '  BEHIND' : ''}${ours > target ? '  above target' : ''}`,
-    );
-  }
-  for (const [index, { failures }] of all.entries())
-    for (const reason of failures) console.log(`${runtimes[index]?.name} could not: ${reason}`);
-  console.log('\nHow each row was measured, ours · theirs:');
-  for (const [row, { how }] of Object.entries(rows)) console.log(`  ${row}: ${how}`);
-  console.log(
-    "Ours counts messages, parts and runs among its events; the peer's were made of admitted prompts, the only ones that it keeps in that number.",
-  );
-  process.exitCode = isBehind ? 1 : 0;
+  await measureInTurns(runtimes, sides);
+  process.exitCode = printTable(sides) ? 1 : 0;
+  printNotes(runtimes, sides);
 } finally {
   model.kill();
   rmSync(folder, { recursive: true, force: true });
