@@ -10,16 +10,19 @@
 // settlement of a paid call in a durable database, its usage record. The peer keeps nothing.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { Agent, createServer, request, type IncomingMessage } from 'node:http';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { Agent, createServer, request, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
+import { createInterface, type Interface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { startServer } from '../support/postgres-server.ts';
+import { until } from '../support/until.ts';
 import { monotonicMs } from './agent-runtimes.ts';
+import { readResidentMb } from './calls/process-usage.ts';
+import { median, quantile } from './statistics.ts';
 
 const {
   values: options,
@@ -35,97 +38,103 @@ const {
   },
 });
 
-// What the provider streams, by model name.
+/** The number of chunks that the provider streams, by model name. */
 const scripts = { whole: 0, burst: 20, drip: 50, long: 150, broken: 5 } as const;
 type Script = keyof typeof scripts;
+/** Between two chunks of every stream but `burst`. */
 const gapMs = 20;
+
+/** What a line of the provider's output begins with after a caller has disconnected. */
+const disconnectionMark = 'disconnected ';
 
 /**
  * Starts the provider, a process of its own as in production. Its first line is its address; then
  * it prints a line for each caller that disconnected.
  */
-function provide(): void {
-  const server = createServer((incoming, answer) => {
-    void (async () => {
-      const pieces: Buffer[] = [];
-      for await (const piece of incoming) pieces.push(piece as Buffer);
-      const { model } = JSON.parse(Buffer.concat(pieces).toString()) as { model: Script };
-      const usage = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
-      if (model === 'whole') {
-        const choices = [
-          {
-            index: 0,
-            message: {
-              role: 'assistant',
-              content: 'An answer of an ordinary length for a short question.',
-              refusal: null,
-            },
-            finish_reason: 'stop',
-            logprobs: null,
-          },
-        ];
-        return void answer
-          .writeHead(200, { 'content-type': 'application/json' })
-          .end(JSON.stringify({ id: 'c', object: 'chat.completion', created: 1, model, choices, usage }));
-      }
-      answer.on('close', () => !answer.writableFinished && console.log(`left ${monotonicMs()}`));
-      answer.writeHead(200, { 'content-type': 'text/event-stream' });
-      const say = (members: object) =>
-        answer.write(
-          `data: ${JSON.stringify({ id: 'c', object: 'chat.completion.chunk', created: 1, model, ...members })}\n\n`,
-        );
-      for (let index = 0; index < scripts[model] && !answer.destroyed; index += 1) {
-        say({
-          choices: [{ index: 0, delta: { content: `<${monotonicMs().toFixed(2)}>` }, finish_reason: null }],
-        });
-        if (model !== 'burst') await new Promise((resolve) => setTimeout(resolve, gapMs));
-      }
-      if (model === 'broken') return void answer.destroy();
-      say({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] });
-      say({ choices: [], usage });
-      answer.end('data: [DONE]\n\n');
-    })().catch(() => answer.destroy());
+function startProvider(): void {
+  const server = createServer((incoming, response) => {
+    response.on('close', () => {
+      if (!response.writableFinished) console.log(`${disconnectionMark}${monotonicMs()}`);
+    });
+    readModel(incoming)
+      .then((model) => (model === 'whole' ? sendWhole(response) : sendStream(response, model)))
+      .catch(() => response.destroy());
   });
   server.listen(0, '127.0.0.1', () =>
     console.log(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`),
   );
 }
 
-interface Way {
+const usage = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
+
+async function readModel(incoming: IncomingMessage): Promise<Script> {
+  const pieces: Buffer[] = [];
+  for await (const piece of incoming) pieces.push(piece as Buffer);
+  return (JSON.parse(Buffer.concat(pieces).toString()) as { model: Script }).model;
+}
+
+function sendWhole(response: ServerResponse): void {
+  const message = {
+    role: 'assistant',
+    content: 'An answer of an ordinary length for a short question.',
+    refusal: null,
+  };
+  const choices = [{ index: 0, message, finish_reason: 'stop', logprobs: null }];
+  const answer = { id: 'c', object: 'chat.completion', created: 1, model: 'whole', choices, usage };
+  response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
+}
+
+async function sendStream(response: ServerResponse, model: Script): Promise<void> {
+  const head = { id: 'c', object: 'chat.completion.chunk', created: 1, model };
+  const send = (members: object) => response.write(`data: ${JSON.stringify({ ...head, ...members })}\n\n`);
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  for (let index = 0; index < scripts[model] && !response.destroyed; index += 1) {
+    const delta = { content: `<${monotonicMs().toFixed(2)}>` };
+    send({ choices: [{ index: 0, delta, finish_reason: null }] });
+    if (model !== 'burst') await pause(gapMs);
+  }
+  if (model === 'broken') return void response.destroy();
+  send({ choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] });
+  send({ choices: [], usage });
+  response.end('data: [DONE]\n\n');
+}
+
+/** Where calls go: to the provider itself, or through a gateway. */
+interface Route {
   name: string;
   url: string;
   headers: Record<string, string>;
   model(script: Script): string;
 }
 
-interface Runtime {
-  way: Way;
+interface RunningGateway {
+  route: Route;
   process: ChildProcess;
 }
 
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
-function ask(way: Way, script: Script): Promise<{ response: IncomingMessage; leave(): void }> {
+function call(route: Route, script: Script): Promise<{ response: IncomingMessage; disconnect(): void }> {
   return new Promise((resolve, reject) => {
-    const streams = script === 'whole' ? {} : { stream: true, stream_options: { include_usage: true } };
+    const streamOptions = script === 'whole' ? {} : { stream: true, stream_options: { include_usage: true } };
     const body = Buffer.from(
       JSON.stringify({
-        model: way.model(script),
+        model: route.model(script),
         messages: [{ role: 'user', content: 'What does a town hall keep under its floor?' }],
-        ...streams,
+        ...streamOptions,
       }),
     );
     const outgoing = request(
-      way.url,
+      route.url,
       {
         method: 'POST',
         agent,
-        headers: { ...way.headers, 'content-type': 'application/json', 'content-length': body.length },
+        headers: { ...route.headers, 'content-type': 'application/json', 'content-length': body.length },
       },
       (response) => {
         if (response.statusCode !== 200)
-          return reject(new Error(`${way.name} answered ${response.statusCode} to ${script}`));
-        resolve({ response, leave: () => outgoing.destroy() });
+          return reject(new Error(`${route.name} answered ${response.statusCode} to ${script}`));
+        resolve({ response, disconnect: () => outgoing.destroy() });
       },
     );
     outgoing.on('error', reject);
@@ -133,60 +142,55 @@ function ask(way: Way, script: Script): Promise<{ response: IncomingMessage; lea
   });
 }
 
-/**
- * One request: time to the first byte, delay of each chunk, and whether the answer ended without an
- * error event.
- */
-async function exchange(
-  way: Way,
-  script: Script,
-): Promise<{ firstMs: number; chunksMs: number[]; endsClean: boolean }> {
-  const begunMs = performance.now();
-  const { response } = await ask(way, script);
-  let firstMs: number | undefined;
+interface Exchange {
+  firstByteMs: number;
+  chunkDelaysMs: number[];
+  /** Whether the answer ended as a complete one, without an error event. */
+  endsAsComplete: boolean;
+}
+
+async function exchange(route: Route, script: Script): Promise<Exchange> {
+  const startMs = performance.now();
+  const { response } = await call(route, script);
+  let firstByteMs = Number.NaN;
   let text = '';
-  const chunksMs: number[] = [];
+  const chunkDelaysMs: number[] = [];
   try {
     for await (const piece of response) {
-      firstMs ??= performance.now() - begunMs;
-      const [arrivedMs, pieceText] = [monotonicMs(), (piece as Buffer).toString()];
-      for (const [, stamp] of pieceText.matchAll(/<([\d.]+)>/g)) chunksMs.push(arrivedMs - Number(stamp));
+      if (Number.isNaN(firstByteMs)) firstByteMs = performance.now() - startMs;
+      const [arrivalMs, pieceText] = [monotonicMs(), (piece as Buffer).toString()];
+      for (const [, stamp] of pieceText.matchAll(/<([\d.]+)>/g))
+        chunkDelaysMs.push(arrivalMs - Number(stamp));
       text += pieceText;
     }
   } catch {
-    return { firstMs: firstMs ?? Number.NaN, chunksMs, endsClean: false };
+    return { firstByteMs, chunkDelaysMs, endsAsComplete: false };
   }
-  return { firstMs: firstMs ?? Number.NaN, chunksMs, endsClean: !text.includes('"error"') };
+  return { firstByteMs, chunkDelaysMs, endsAsComplete: !text.includes('"error"') };
 }
 
-const sortedValues = (values: readonly number[]) => [...values].sort((a, b) => a - b);
-const share = (values: readonly number[], part: number) =>
-  sortedValues(values)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? Number.NaN;
-const median = (values: readonly number[]) => share(values, 0.5);
-const repeat = async <T>(count: number, work: () => Promise<T>): Promise<T[]> => {
+const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function repeat<T>(count: number, work: () => Promise<T>): Promise<T[]> {
   const results: T[] = [];
   for (let index = 0; index < count; index += 1) results.push(await work());
   return results;
-};
+}
 
 /** Measures the completed answers a second over a number of connections that are never idle. */
 async function measureLoad(
-  way: Way,
+  route: Route,
   script: Script,
   { connections, seconds }: { connections: number; seconds: number },
 ): Promise<number> {
-  const begunMs = performance.now();
+  const startMs = performance.now();
   let answers = 0;
   await Promise.all(
     Array.from({ length: connections }, async () => {
-      for (; performance.now() - begunMs < seconds * 1_000; answers += 1) await exchange(way, script);
+      for (; performance.now() - startMs < seconds * 1_000; answers += 1) await exchange(route, script);
     }),
   );
-  return answers / ((performance.now() - begunMs) / 1_000);
-}
-
-function residentMb({ pid }: ChildProcess): number {
-  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) / 1024;
+  return answers / ((performance.now() - startMs) / 1_000);
 }
 
 const rows = {
@@ -202,17 +206,28 @@ const rows = {
   'memory of the process after all that, MB': 'less',
 } as const;
 type Row = keyof typeof rows;
+type Figures = Map<Row, number[]>;
+
+/** Starts a script of Node in the bench's folder. */
+type Launch = (
+  file: string,
+  parameters: readonly string[],
+  options?: { env?: NodeJS.ProcessEnv; isQuiet?: boolean },
+) => ChildProcess;
+
+interface Provider {
+  url: string;
+  /** When its callers disconnected, by the machine's monotonic clock. */
+  disconnectionsMs: number[];
+  route: Route;
+}
 
 async function measure(): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'townhall-beside-'));
   const processes: ChildProcess[] = [];
-  const run = (
-    file: string,
-    parameters: string[],
-    { env = {}, quiet = false }: { env?: NodeJS.ProcessEnv; quiet?: boolean } = {},
-  ): ChildProcess => {
+  const launch: Launch = (file, parameters, { env = {}, isQuiet = false } = {}) => {
     const child = spawn(process.execPath, [file, ...parameters], {
-      stdio: ['ignore', 'pipe', quiet ? 'ignore' : 'inherit'],
+      stdio: ['ignore', 'pipe', isQuiet ? 'ignore' : 'inherit'],
       cwd: folder,
       env: { PATH: process.env['PATH'], HOME: folder, ...env },
     });
@@ -221,187 +236,17 @@ async function measure(): Promise<void> {
   };
   const database = options.postgres ? await startServer() : undefined;
   try {
-    const provider = run(import.meta.filename, ['provider']);
-    const providerLines = createInterface({ input: provider.stdout as NodeJS.ReadableStream });
-    const [providerUrl] = (await once(providerLines, 'line')) as [string];
-    const abortedAtMs: number[] = [];
-    providerLines.on(
-      'line',
-      (line: string) => line.startsWith('left ') && abortedAtMs.push(Number(line.slice(5))),
-    );
-    const directWay: Way = {
-      name: 'the provider',
-      url: `${providerUrl}/chat/completions`,
-      headers: {},
-      model: (script) => script,
-    };
-
-    const startTownhall = async (): Promise<Runtime> => {
-      const modelsFile = join(folder, 'models.json');
-      writeFileSync(
-        modelsFile,
-        JSON.stringify({
-          providers: [
-            {
-              id: 'acme',
-              kind: 'openai-compatible',
-              base_url: providerUrl,
-              usage: 'ask',
-              output_limit_member: 'max_tokens',
-            },
-          ],
-          models: Object.keys(scripts).map((script) => ({
-            id: `acme/${script}`,
-            provider: 'acme',
-            upstream_model: script,
-            rates: options.free ? null : { input: 1_000, output: 1_000 },
-            max_output_tokens: 1_000,
-          })),
-        }),
-      );
-      const child = run(join(import.meta.dirname, 'gateway-process.ts'), [], {
-        env: {
-          HOST: '127.0.0.1',
-          PORT: '0',
-          LOG_LEVEL: 'error',
-          RATE_LIMIT_USER: 'off',
-          MODELS_FILE: modelsFile,
-          DATABASE_PATH: join(folder, 'data'),
-          STARTING_CREDITS: '1000000000',
-          ...(database && {
-            DATABASE_URL: database.url,
-            TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
-            ADMIN_ID: 'admin',
-            ADMIN_PASSWORD: 'a rather long secret',
-          }),
-        },
-      });
-      const [line] = (await once(
-        createInterface({ input: child.stdout as NodeJS.ReadableStream }),
-        'line',
-      )) as [string];
-      const { url, token } = JSON.parse(line) as { url: string; token: string };
-      const way: Way = {
-        name: 'townhall',
-        url: `${url}/v1/ai/chat/completions`,
-        headers: { authorization: `Bearer ${token}` },
-        model: (script) => `acme/${script}`,
-      };
-      return { way, process: child };
-    };
-    const portkey = async (installedFolder: string): Promise<Runtime> => {
-      const port = await freePort();
-      const begunMs = performance.now();
-      const child = run(
-        join(installedFolder, 'node_modules/@portkey-ai/gateway/build/start-server.js'),
-        [`--port=${port}`, '--headless'],
-        { quiet: true },
-      );
-      child.stdout?.resume();
-      const way: Way = {
-        name: 'portkey',
-        url: `http://127.0.0.1:${port}/v1/chat/completions`,
-        headers: {
-          authorization: 'Bearer x',
-          'x-portkey-provider': 'openai',
-          'x-portkey-custom-host': providerUrl,
-        },
-        model: (script) => script,
-      };
-      for (;;) {
-        const isReady = await exchange(way, 'whole').then(
-          () => true,
-          () => false,
-        );
-        if (isReady) return { way, process: child };
-        if (child.exitCode !== null || performance.now() - begunMs > 60_000)
-          throw new Error('The peer does not answer.');
-        await new Promise((resolve) => setTimeout(resolve, 10));
-      }
-    };
-
+    const provider = await launchProvider(launch);
+    const gateways = [
+      await launchTownhall(launch, { folder, providerUrl: provider.url, databaseUrl: database?.url }),
+    ];
     const peer = options.peer ?? process.env['TOWNHALL_BENCH_PEER_GATEWAY'];
     if (peer === undefined)
       console.error(
-        'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER_GATEWAY names its folder, so its column stays empty.',
+        'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER_GATEWAY names its folder; its column stays empty.',
       );
-    const runtimes = [await startTownhall(), ...(peer === undefined ? [] : [await portkey(peer)])];
-    const figures = runtimes.map(() => new Map<Row, number[]>());
-    for (let round = 0; round <= Number(options.rounds); round += 1) {
-      for (const [index, runtime] of runtimes.entries()) {
-        const { way } = runtime;
-        // The first visit only warms up, on both sides.
-        const note = (row: Row, figure: number) =>
-          round > 0 && figures[index]?.set(row, [...(figures[index].get(row) ?? []), figure]);
-        const addedMs = async (script: Script) => {
-          const [bare, through]: number[][] = [[], []];
-          for (let round = 0; round < 100; round += 1) {
-            bare?.push((await exchange(directWay, script)).firstMs);
-            through?.push((await exchange(way, script)).firstMs);
-          }
-          return median(through ?? []) - median(bare ?? []);
-        };
-        note('streamed, added to the first byte, ms', await addedMs('burst'));
-        note('whole, added to the answer, ms', await addedMs('whole'));
-        const chunks = (await repeat(2, () => exchange(way, 'drip'))).flatMap(({ chunksMs }) => chunksMs);
-        note('chunk, provider writes to client reads, p50 ms', median(chunks));
-        note('chunk, p99 ms', share(chunks, 0.99));
-        note(
-          'whole answers a second, 32 connections',
-          await measureLoad(way, 'whole', { connections: 32, seconds: 5 }),
-        );
-        note(
-          'streams of 20 chunks a second, 32 connections',
-          await measureLoad(way, 'burst', { connections: 32, seconds: 5 }),
-        );
-        const delays = await repeat(20, async () => {
-          const { response, leave } = await ask(way, 'long');
-          await once(response, 'data');
-          response.on('error', () => {});
-          abortedAtMs.length = 0;
-          const leftMs = monotonicMs();
-          leave();
-          while (abortedAtMs.length === 0 && monotonicMs() - leftMs < 1_000)
-            await new Promise((resolve) => setTimeout(resolve, 5));
-          return (abortedAtMs[0] ?? Infinity) - leftMs;
-        });
-        note('client gone → provider told, p50 ms', median(delays));
-        note(
-          'share of them told within a second, %',
-          (delays.filter(Number.isFinite).length / delays.length) * 100,
-        );
-        const brokenStreams = await repeat(10, () => exchange(way, 'broken'));
-        note(
-          'broken streams that end as if whole, %',
-          (brokenStreams.filter(({ endsClean }) => endsClean).length / brokenStreams.length) * 100,
-        );
-        note('memory of the process after all that, MB', residentMb(runtime.process));
-        console.error(`round ${round}, ${way.name}: load ${loadavg()[0]?.toFixed(1)}`);
-      }
-    }
-
-    console.log(
-      `node ${process.version}, load ${loadavg()
-        .map((load) => load.toFixed(1))
-        .join(
-          ' ',
-        )}, ${options.rounds} visits each in turns, medians; ours: ${options.free ? 'free' : 'paid'} calls on ${database ? 'PostgreSQL' : 'the embedded database'}`,
-    );
-    console.log(
-      `${'row'.padEnd(48)} ${'townhall'.padStart(10)} ${'portkey'.padStart(10)} ${'ahead'.padStart(7)}`,
-    );
-    for (const [row, better] of Object.entries(rows) as [Row, 'less' | 'more'][]) {
-      const [us = Number.NaN, them = Number.NaN] = figures.map((all) => median(all.get(row) ?? []));
-      const show = (figure: number) => {
-        if (Number.isNaN(figure)) return '–';
-        if (figure === Infinity) return 'never';
-        return figure.toFixed(figure >= 100 ? 0 : 1);
-      };
-      const ratio = better === 'less' ? them / us : us / them;
-      console.log(
-        `${row.padEnd(48)} ${show(us).padStart(10)} ${show(them).padStart(10)} ${(Number.isFinite(ratio) ? `${ratio.toFixed(2)}×` : '–').padStart(7)}`,
-      );
-    }
+    else gateways.push(await launchPortkey(launch, peer, provider.url));
+    printTable(await measureInTurns(gateways, provider));
   } finally {
     agent.destroy();
     for (const child of processes) child.kill('SIGKILL');
@@ -410,9 +255,225 @@ async function measure(): Promise<void> {
   }
 }
 
+async function launchProvider(launch: Launch): Promise<Provider> {
+  const lines = linesOf(launch(import.meta.filename, ['provider']));
+  const [url] = (await once(lines, 'line')) as [string];
+  const disconnectionsMs: number[] = [];
+  lines.on('line', (line: string) => {
+    if (line.startsWith(disconnectionMark))
+      disconnectionsMs.push(Number(line.slice(disconnectionMark.length)));
+  });
+  const route: Route = {
+    name: 'the provider',
+    url: `${url}/chat/completions`,
+    headers: {},
+    model: (script) => script,
+  };
+  return { url, disconnectionsMs, route };
+}
+
+function linesOf({ stdout }: ChildProcess): Interface {
+  if (stdout === null) throw new Error('The process has no output.');
+  return createInterface({ input: stdout });
+}
+
+async function launchTownhall(
+  launch: Launch,
+  {
+    folder,
+    providerUrl,
+    databaseUrl,
+  }: { folder: string; providerUrl: string; databaseUrl: string | undefined },
+): Promise<RunningGateway> {
+  const modelsFile = join(folder, 'models.json');
+  writeFileSync(modelsFile, JSON.stringify(modelSettings(providerUrl)));
+  const child = launch(join(import.meta.dirname, 'gateway-process.ts'), [], {
+    env: {
+      HOST: '127.0.0.1',
+      PORT: '0',
+      LOG_LEVEL: 'error',
+      RATE_LIMIT_USER: 'off',
+      MODELS_FILE: modelsFile,
+      DATABASE_PATH: join(folder, 'data'),
+      STARTING_CREDITS: '1000000000',
+      ...(databaseUrl !== undefined && {
+        DATABASE_URL: databaseUrl,
+        TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
+        ADMIN_ID: 'admin',
+        ADMIN_PASSWORD: 'a rather long secret',
+      }),
+    },
+  });
+  const [line] = (await once(linesOf(child), 'line')) as [string];
+  const { url, token } = JSON.parse(line) as { url: string; token: string };
+  const route: Route = {
+    name: 'townhall',
+    url: `${url}/v1/ai/chat/completions`,
+    headers: { authorization: `Bearer ${token}` },
+    model: (script) => `acme/${script}`,
+  };
+  return { route, process: child };
+}
+
+function modelSettings(providerUrl: string): object {
+  const provider = {
+    id: 'acme',
+    kind: 'openai-compatible',
+    base_url: providerUrl,
+    usage: 'ask',
+    output_limit_member: 'max_tokens',
+  };
+  const models = Object.keys(scripts).map((script) => ({
+    id: `acme/${script}`,
+    provider: 'acme',
+    upstream_model: script,
+    rates: options.free ? null : { input: 1_000, output: 1_000 },
+    max_output_tokens: 1_000,
+  }));
+  return { providers: [provider], models };
+}
+
+async function launchPortkey(
+  launch: Launch,
+  installedFolder: string,
+  providerUrl: string,
+): Promise<RunningGateway> {
+  const port = await freePort();
+  const child = launch(
+    join(installedFolder, 'node_modules/@portkey-ai/gateway/build/start-server.js'),
+    [`--port=${port}`, '--headless'],
+    { isQuiet: true },
+  );
+  child.stdout?.resume();
+  const route: Route = {
+    name: 'portkey',
+    url: `http://127.0.0.1:${port}/v1/chat/completions`,
+    headers: {
+      authorization: 'Bearer x',
+      'x-portkey-provider': 'openai',
+      'x-portkey-custom-host': providerUrl,
+    },
+    model: (script) => script,
+  };
+  const isReady = () => {
+    if (child.exitCode !== null) throw new Error(`The peer ended with ${child.exitCode}.`);
+    return exchange(route, 'whole').then(
+      () => true,
+      () => false,
+    );
+  };
+  await until(isReady, 'the peer answers', 60_000);
+  return { route, process: child };
+}
+
+/** The figures of each gateway, from all rounds but the first, which only warms up. */
+async function measureInTurns(gateways: readonly RunningGateway[], provider: Provider): Promise<Figures[]> {
+  const figures = gateways.map((): Figures => new Map());
+  for (let round = 0; round <= Number(options.rounds); round += 1) {
+    for (const [index, gateway] of gateways.entries()) {
+      const roundFigures = await measureGateway(gateway, provider);
+      if (round > 0)
+        for (const [row, figure] of roundFigures)
+          figures[index]?.set(row, [...(figures[index].get(row) ?? []), figure]);
+      console.error(`round ${round}, ${gateway.route.name}: load ${loadavg()[0]?.toFixed(1)}`);
+    }
+  }
+  return figures;
+}
+
+async function measureGateway(gateway: RunningGateway, provider: Provider): Promise<Map<Row, number>> {
+  const { route } = gateway;
+  const load = { connections: 32, seconds: 5 };
+  const figures = new Map<Row, number>();
+  figures.set('streamed, added to the first byte, ms', await measureAddedMs(route, provider.route, 'burst'));
+  figures.set('whole, added to the answer, ms', await measureAddedMs(route, provider.route, 'whole'));
+  const chunks = (await repeat(2, () => exchange(route, 'drip'))).flatMap(
+    ({ chunkDelaysMs }) => chunkDelaysMs,
+  );
+  figures.set('chunk, provider writes to client reads, p50 ms', median(chunks));
+  figures.set('chunk, p99 ms', quantile(chunks, 0.99));
+  figures.set('whole answers a second, 32 connections', await measureLoad(route, 'whole', load));
+  figures.set('streams of 20 chunks a second, 32 connections', await measureLoad(route, 'burst', load));
+  const delays = await repeat(20, () => measureDisconnection(route, provider));
+  figures.set('client gone → provider told, p50 ms', median(delays));
+  figures.set('share of them told within a second, %', percentageOf(delays, Number.isFinite));
+  // An error status says that the stream is broken as well.
+  const brokenStreams = await repeat(10, () =>
+    exchange(route, 'broken').catch(() => ({ endsAsComplete: false })),
+  );
+  figures.set(
+    'broken streams that end as if whole, %',
+    percentageOf(brokenStreams, ({ endsAsComplete }) => endsAsComplete),
+  );
+  const { pid } = gateway.process;
+  figures.set(
+    'memory of the process after all that, MB',
+    pid === undefined ? Number.NaN : readResidentMb(pid),
+  );
+  return figures;
+}
+
+function percentageOf<T>(values: readonly T[], isCounted: (value: T) => boolean): number {
+  return (values.filter(isCounted).length / values.length) * 100;
+}
+
+/** The time to the first byte beyond that of the provider itself, in alternating calls. */
+async function measureAddedMs(route: Route, directRoute: Route, script: Script): Promise<number> {
+  const directMs: number[] = [];
+  const routedMs: number[] = [];
+  for (let index = 0; index < 100; index += 1) {
+    directMs.push((await exchange(directRoute, script)).firstByteMs);
+    routedMs.push((await exchange(route, script)).firstByteMs);
+  }
+  return median(routedMs) - median(directMs);
+}
+
+/** From the client's disconnection to the provider's; infinite where that takes over a second. */
+async function measureDisconnection(route: Route, { disconnectionsMs }: Provider): Promise<number> {
+  const { response, disconnect } = await call(route, 'long');
+  await once(response, 'data');
+  // The disconnection below is an error of this response.
+  response.on('error', () => {});
+  disconnectionsMs.length = 0;
+  const startMs = monotonicMs();
+  disconnect();
+  while (disconnectionsMs.length === 0 && monotonicMs() - startMs < 1_000) await pause(5);
+  return (disconnectionsMs[0] ?? Infinity) - startMs;
+}
+
+function printTable(figures: readonly Figures[]): void {
+  const load = loadavg()
+    .map((value) => value.toFixed(1))
+    .join(' ');
+  const price = options.free ? 'free' : 'paid';
+  const database = options.postgres ? 'PostgreSQL' : 'the embedded database';
+  console.log(
+    `node ${process.version}, load ${load}, ${options.rounds} rounds in turns, medians; ` +
+      `ours: ${price} calls on ${database}`,
+  );
+  printRow(['row', 'townhall', 'portkey', 'ahead']);
+  for (const [row, better] of Object.entries(rows) as [Row, 'less' | 'more'][]) {
+    const [ours = Number.NaN, theirs = Number.NaN] = figures.map((all) => median(all.get(row) ?? []));
+    const ratio = better === 'less' ? theirs / ours : ours / theirs;
+    const ratioText = Number.isFinite(ratio) ? `${ratio.toFixed(2)}×` : '–';
+    printRow([row, formatFigure(ours), formatFigure(theirs), ratioText]);
+  }
+}
+
+function formatFigure(figure: number): string {
+  if (Number.isNaN(figure)) return '–';
+  if (figure === Infinity) return 'never';
+  return figure.toFixed(figure >= 100 ? 0 : 1);
+}
+
+function printRow([row = '', ours = '', theirs = '', ratio = '']: readonly string[]): void {
+  console.log([row.padEnd(48), ours.padStart(10), theirs.padStart(10), ratio.padStart(7)].join(' '));
+}
+
 if (options.help)
   console.log(
-    'Usage: node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds N] [--postgres] [--free]\nWithout --peer or TOWNHALL_BENCH_PEER_GATEWAY only our own column is measured.',
+    'Usage: node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds N] [--postgres] [--free]\n' +
+      'Without --peer or TOWNHALL_BENCH_PEER_GATEWAY only our own column is measured.',
   );
-else if (role === 'provider') provide();
+else if (role === 'provider') startProvider();
 else await measure();
