@@ -7,7 +7,7 @@
 // without accounts and ledger. `--provider-ms` is the provider's own time to its first byte. The
 // ways alternate (A B C A B C), so that other work on the machine affects all. Prints medians in
 // milliseconds and the added time as JSON; exits 1 when a stream's added time exceeds its limit.
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { Agent, createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -17,8 +17,10 @@ import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { startServer } from '../support/postgres-server.ts';
 import { startProvider } from '../support/provider.ts';
+import { median } from './statistics.ts';
 
-const promisedMs = 1;
+/** The limit for streams; docs/decisions/first-byte has the reasons. */
+const maxAddedMs = 1;
 const gatewayFile = join(import.meta.dirname, 'gateway-process.ts');
 
 const {
@@ -35,7 +37,11 @@ const {
   },
 });
 
-interface Way {
+const rounds = Number(options.rounds);
+const providerMs = Number(options['provider-ms']);
+const providerScript = providerMs === 0 ? 'ok' : `delay?ms=${providerMs}`;
+
+interface Call {
   url: string;
   token: string;
   body: object;
@@ -44,10 +50,10 @@ interface Way {
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
 /** Milliseconds from the request to the first byte of the response body. */
-function firstByteMs({ url, token, body }: Way): Promise<number> {
+function measureFirstByteMs({ url, token, body }: Call): Promise<number> {
   return new Promise((resolve, reject) => {
     const text = JSON.stringify(body);
-    const startedMs = performance.now();
+    const startMs = performance.now();
     const headers = {
       'content-type': 'application/json',
       authorization: `Bearer ${token}`,
@@ -57,7 +63,7 @@ function firstByteMs({ url, token, body }: Way): Promise<number> {
     outgoing.on('error', reject);
     outgoing.on('response', (response) => {
       let firstMs: number | undefined;
-      response.on('data', () => (firstMs ??= performance.now() - startedMs));
+      response.on('data', () => (firstMs ??= performance.now() - startMs));
       response.on('end', () =>
         response.statusCode === 200 && firstMs !== undefined
           ? resolve(firstMs)
@@ -68,10 +74,8 @@ function firstByteMs({ url, token, body }: Way): Promise<number> {
   });
 }
 
-// The provider and the relay run in processes of their own, as they do in production.
-if (role === 'provider') {
-  process.stdout.write(`${(await startProvider()).url}\n`);
-} else if (role === 'bare') {
+/** Forwards requests and answers to the provider without parsing them. */
+function startRelay(): void {
   const server = createServer((incoming, answer) => {
     const { 'content-length': length, 'content-type': type } = incoming.headers;
     const outgoing = request(
@@ -87,143 +91,166 @@ if (role === 'provider') {
   server.listen(0, '127.0.0.1', () =>
     process.stdout.write(`http://127.0.0.1:${(server.address() as AddressInfo).port}\n`),
   );
-} else {
-  await measure();
 }
 
 async function measure(): Promise<void> {
-  const rounds = Number(options.rounds);
-  const providerMs = Number(options['provider-ms']);
-  const script = providerMs === 0 ? 'ok' : `delay?ms=${providerMs}`;
   const folder = await mkdtemp(join(tmpdir(), 'townhall-first-byte-'));
-  const processes: ReturnType<typeof start>[] = [];
-  const start = (file: string, parameters: string[], env: NodeJS.ProcessEnv = process.env) => {
+  const processes: ChildProcess[] = [];
+  /** Starts a script and resolves with the first line of its output. */
+  const launch = async (file: string, parameters: string[], env = process.env): Promise<string> => {
     const flags = file === gatewayFile ? (process.env['NODE_FLAGS']?.split(' ') ?? []) : [];
-    return spawn(process.execPath, [...flags, file, ...parameters], {
+    const child = spawn(process.execPath, [...flags, file, ...parameters], {
       stdio: ['ignore', 'pipe', 'inherit'],
       env,
     });
+    processes.push(child);
+    return readFirstLine(child.stdout);
   };
-  const awaitFirstLine = (processOutput: ReturnType<typeof start>) => (
-    processes.push(processOutput),
-    readFirstLine(processOutput.stdout as NodeJS.ReadableStream)
-  );
   const database = options.postgres ? await startServer() : undefined;
   try {
-    const providerUrl = await awaitFirstLine(start(import.meta.filename, ['provider']));
-    const bareUrl = await awaitFirstLine(start(import.meta.filename, ['bare', providerUrl]));
+    const providerUrl = await launch(import.meta.filename, ['provider']);
+    const relayUrl = await launch(import.meta.filename, ['bare', providerUrl]);
     const modelsFile = join(folder, 'models.json');
-    await writeFile(
-      modelsFile,
-      JSON.stringify({
-        providers: [
-          {
-            id: 'acme',
-            kind: 'openai-compatible',
-            base_url: providerUrl,
-            usage: 'ask',
-            output_limit_member: 'max_tokens',
-          },
-        ],
-        models: [
-          {
-            id: 'acme/ok',
-            provider: 'acme',
-            upstream_model: script,
-            rates: options.paid ? { input: 1_000, output: 1_000 } : null,
-            max_output_tokens: 1_000,
-          },
-        ],
-      }),
-    );
-    const env = {
-      ...process.env,
-      HOST: '127.0.0.1',
-      PORT: '0',
-      LOG_LEVEL: 'error',
-      RATE_LIMIT_USER: 'off',
-      MODELS_FILE: modelsFile,
-      DATABASE_PATH: join(folder, 'data'),
-      STARTING_CREDITS: '1000000000',
-      ...(database && {
-        DATABASE_URL: database.url,
-        TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
-        ADMIN_ID: 'admin',
-        ADMIN_PASSWORD: 'a rather long secret',
-      }),
-    };
-    const { url, token } = JSON.parse(
-      await awaitFirstLine(start(gatewayFile, options.alone ? ['alone'] : [], env)),
-    ) as {
-      url: string;
-      token: string;
-    };
-
-    const messages = [{ role: 'user', content: 'hi' }];
-    const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
-    const directCall = (base: string, streams: boolean): Way => ({
-      url: `${base}/chat/completions`,
-      token: 'x',
-      body: {
-        model: script,
-        messages,
-        ...(streams ? { stream: true, stream_options: { include_usage: true } } : {}),
-      },
-    });
-    const gatewayCall = (path: string, body: object): Way => ({
-      url: `${url}/v1/ai/${path}`,
-      token,
-      body: { model: 'acme/ok', ...body },
-    });
-    const formats: { name: string; streams: boolean; way: Way }[] = [
-      {
-        name: 'chat/completions, streamed',
-        streams: true,
-        way: gatewayCall('chat/completions', { messages, stream: true }),
-      },
-      { name: 'stream', streams: true, way: gatewayCall('stream', { prompt }) },
-      { name: 'text', streams: false, way: gatewayCall('text', { prompt: 'hi' }) },
-      { name: 'chat/completions, whole', streams: false, way: gatewayCall('chat/completions', { messages }) },
-    ];
-    const result: Record<string, { directMs: number; bareAddsMs: number; gatewayAddsMs: number }> = {};
-    for (const { name, streams, way } of formats) {
-      const ways = [directCall(providerUrl, streams), directCall(bareUrl, streams), way];
-      const times = ways.map((): number[] => []);
-      for (let round = -rounds / 3; round < rounds; round += 1) {
-        for (const [index, target] of ways.entries()) {
-          const ms = await firstByteMs(target);
-          // Rounds below 0 warm up.
-          if (round >= 0) times[index]?.push(ms);
-        }
-      }
-      const [direct = 0, bare = 0, whole = 0] = times.map(median);
-      result[name] = {
-        directMs: roundMs(direct),
-        bareAddsMs: roundMs(bare - direct),
-        gatewayAddsMs: roundMs(whole - direct),
-      };
-      if (streams && whole - direct > promisedMs) process.exitCode = 1;
+    await writeFile(modelsFile, JSON.stringify(modelSettings(providerUrl)));
+    const env = gatewayEnvironment({ folder, modelsFile, databaseUrl: database?.url });
+    const line = await launch(gatewayFile, options.alone ? ['alone'] : [], env);
+    const gateway = JSON.parse(line) as { url: string; token: string };
+    const result: Record<string, Figures> = {};
+    for (const { name, streams, call } of formatsOf(gateway)) {
+      const figures = await measureInTurns([
+        directCall(providerUrl, streams),
+        directCall(relayUrl, streams),
+        call,
+      ]);
+      result[name] = figures;
+      if (streams && figures.gatewayAddsMs > maxAddedMs) process.exitCode = 1;
     }
-    const engine = options.postgres ? 'PostgreSQL' : 'embedded';
-    const report = {
-      rounds,
-      providerMs,
-      isPaid: options.paid,
-      database: options.alone ? null : engine,
-      result,
-    };
-    process.stdout.write(`${JSON.stringify(report, null, 1)}\n`);
+    printReport(result);
   } finally {
-    for (const entry of processes) entry.kill('SIGKILL');
+    for (const child of processes) child.kill('SIGKILL');
     agent.destroy();
     await database?.stop();
     await rm(folder, { recursive: true, force: true });
   }
 }
 
-function median(values: readonly number[]): number {
-  const sortedValues = [...values].sort((a, b) => a - b);
-  return sortedValues[Math.floor(sortedValues.length / 2)] ?? Number.NaN;
+function modelSettings(providerUrl: string): object {
+  const provider = {
+    id: 'acme',
+    kind: 'openai-compatible',
+    base_url: providerUrl,
+    usage: 'ask',
+    output_limit_member: 'max_tokens',
+  };
+  const model = {
+    id: 'acme/ok',
+    provider: 'acme',
+    upstream_model: providerScript,
+    rates: options.paid ? { input: 1_000, output: 1_000 } : null,
+    max_output_tokens: 1_000,
+  };
+  return { providers: [provider], models: [model] };
+}
+
+function gatewayEnvironment({
+  folder,
+  modelsFile,
+  databaseUrl,
+}: {
+  folder: string;
+  modelsFile: string;
+  databaseUrl: string | undefined;
+}): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'error',
+    RATE_LIMIT_USER: 'off',
+    MODELS_FILE: modelsFile,
+    DATABASE_PATH: join(folder, 'data'),
+    STARTING_CREDITS: '1000000000',
+    ...(databaseUrl !== undefined && {
+      DATABASE_URL: databaseUrl,
+      TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
+      ADMIN_ID: 'admin',
+      ADMIN_PASSWORD: 'a rather long secret',
+    }),
+  };
+}
+
+const messages = [{ role: 'user', content: 'hi' }];
+
+/** The call that a gateway's own call to the provider is compared with. */
+function directCall(baseUrl: string, streams: boolean): Call {
+  return {
+    url: `${baseUrl}/chat/completions`,
+    token: 'x',
+    body: {
+      model: providerScript,
+      messages,
+      ...(streams ? { stream: true, stream_options: { include_usage: true } } : {}),
+    },
+  };
+}
+
+function formatsOf({ url, token }: { url: string; token: string }): {
+  name: string;
+  streams: boolean;
+  call: Call;
+}[] {
+  const callOf = (path: string, body: object): Call => ({
+    url: `${url}/v1/ai/${path}`,
+    token,
+    body: { model: 'acme/ok', ...body },
+  });
+  const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
+  return [
+    {
+      name: 'chat/completions, streamed',
+      streams: true,
+      call: callOf('chat/completions', { messages, stream: true }),
+    },
+    { name: 'stream', streams: true, call: callOf('stream', { prompt }) },
+    { name: 'text', streams: false, call: callOf('text', { prompt: 'hi' }) },
+    { name: 'chat/completions, whole', streams: false, call: callOf('chat/completions', { messages }) },
+  ];
+}
+
+interface Figures {
+  directMs: number;
+  bareAddsMs: number;
+  gatewayAddsMs: number;
+}
+
+/** Alternates between the provider, the relay and the gateway. */
+async function measureInTurns(calls: readonly [Call, Call, Call]): Promise<Figures> {
+  const timesMs = calls.map((): number[] => []);
+  // Rounds below 0 warm up.
+  for (let round = -rounds / 3; round < rounds; round += 1) {
+    for (const [index, call] of calls.entries()) {
+      const firstByteMs = await measureFirstByteMs(call);
+      if (round >= 0) timesMs[index]?.push(firstByteMs);
+    }
+  }
+  const [direct = 0, relay = 0, gateway = 0] = timesMs.map(median);
+  return {
+    directMs: roundMs(direct),
+    bareAddsMs: roundMs(relay - direct),
+    gatewayAddsMs: roundMs(gateway - direct),
+  };
+}
+
+function printReport(result: Record<string, Figures>): void {
+  const engine = options.postgres ? 'PostgreSQL' : 'embedded';
+  const report = {
+    rounds,
+    providerMs,
+    isPaid: options.paid,
+    database: options.alone ? null : engine,
+    result,
+  };
+  process.stdout.write(`${JSON.stringify(report, null, 1)}\n`);
 }
 
 function roundMs(ms: number): number {
@@ -232,5 +259,10 @@ function roundMs(ms: number): number {
 
 async function readFirstLine(stream: NodeJS.ReadableStream): Promise<string> {
   for await (const line of createInterface({ input: stream })) return line;
-  throw new Error('A process ended without a word.');
+  throw new Error('A process ended without any output.');
 }
+
+// The provider and the relay run in processes of their own, as they do in production.
+if (role === 'provider') process.stdout.write(`${(await startProvider()).url}\n`);
+else if (role === 'bare') startRelay();
+else await measure();
