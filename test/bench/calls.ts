@@ -30,17 +30,19 @@ const { values: options } = parseArgs({
   },
 });
 
-const usage = `Usage: npm run bench -- [--rounds N] [--seconds S] [--parts LIST] [--engines LIST] [--no-peer] [--write]
+const usage = `Usage: npm run bench -- [--rounds N] [--seconds S] [--parts LIST] [--engines LIST] [--no-peer]
+       [--write]
 
-Measures chat completions through the gateway beside a bare relay and Portkey. Warming up takes a minute, and each round
-about 100 seconds with all parts on both databases; \`--rounds 1\` is done in three minutes.
+Measures chat completions through the gateway beside a bare relay and Portkey. Warming up takes a minute, and
+each round about 100 seconds with all parts on both databases; \`--rounds 1\` is done in three minutes.
   --rounds N     measured rounds after those that warm up (3)
   --seconds S    duration of each load (4)
-  --parts LIST   calls: whole answers, by 1 and by 32 clients; streams: first byte, and streams by 16 clients;
-                 empty: requests that are refused before any model (calls,streams,empty)
+  --parts LIST   calls: whole answers, by 1 and by 32 clients; streams: first byte, and streams by 16
+                 clients; empty: requests that are refused before any model (calls,streams,empty)
   --engines LIST databases of the gateway (embedded,postgres)
   --no-peer      without Portkey; nothing is installed
-  --write        also writes docs/benchmarks.md and docs/diagrams/benchmarks.svg; parts that were not measured stay empty`;
+  --write        also writes docs/benchmarks.md and docs/diagrams/benchmarks.svg; parts that were not measured
+                 stay empty`;
 
 const root = join(import.meta.dirname, '../..');
 
@@ -78,9 +80,11 @@ async function runRounds(targets: readonly Target[], parts: readonly Part[]): Pr
     for (const [index, target] of targets.entries()) {
       const figures = await measureTarget(target, { seconds: Number(options.seconds), parts });
       targetRounds[index]?.rounds.push(figures);
-      const { perSecond, streamsPerSecond } = figures;
+      const [calls, streams] = [figures.perSecond, figures.streamsPerSecond].map(
+        (rate) => rate?.toFixed(0) ?? '–',
+      );
       console.error(
-        `round ${round} of ${options.rounds}, ${target.name}: ${perSecond?.toFixed(0) ?? '–'} calls/s, ${streamsPerSecond?.toFixed(0) ?? '–'} streams/s`,
+        `round ${round} of ${options.rounds}, ${target.name}: ${calls} calls/s, ${streams} streams/s`,
       );
     }
   }
@@ -91,14 +95,15 @@ function describeRun(): string {
   const load = loadavg()
     .map((value) => value.toFixed(1))
     .join(' ');
-  return `Node ${process.version}, ${cpus().length} cores (${cpus()[0]?.model ?? 'unknown'}), load ${load}, ${options.rounds} rounds in turns, medians.`;
+  const cores = `${cpus().length} cores (${cpus()[0]?.model ?? 'unknown'})`;
+  return `Node ${process.version}, ${cores}, load ${load}, ${options.rounds} rounds in turns, medians.`;
 }
 
 const introduction = `# Benchmarks
-Each row is a process of its own between one load generator and one scripted provider, on the same cores. All rows are
-measured in turns in one run, so compare rows and ratios, never one figure with one of another machine. The gateway runs
-with its defaults: token, validation, access log, usage record; "paid" adds the reservation and the charge of each call.
-Repeat it with \`npm run bench -- --write\`.
+Each row is a process of its own between one load generator and one scripted provider, on the same cores. All
+rows are measured in turns in one run, so compare rows and ratios, never one figure with one of another
+machine. The gateway runs with its defaults: token, validation, access log, usage record; "paid" adds the
+reservation and the charge of each call. Repeat it with \`npm run bench -- --write\`.
 `;
 
 async function main(): Promise<void> {

@@ -36,96 +36,34 @@ export interface Bench {
 const startDeadlineMs = 60_000;
 const streamScript = 'chunks-100';
 
-export async function openBench(): Promise<Bench> {
+/** The processes and database servers of one run, which end with it. */
+interface Programs {
+  folder: string;
+  start(file: string, parameters: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess;
+  startDatabase(): Promise<string>;
+  close(): Promise<void>;
+}
+
+function openPrograms(): Programs {
   const folder = mkdtempSync(join(tmpdir(), 'townhall-bench-'));
   const children = new Set<ChildProcess>();
   const closers: (() => Promise<unknown>)[] = [];
-  const providerPort = await freePort();
-  const providerUrl = `http://127.0.0.1:${providerPort}/v1`;
-
-  function start(file: string, parameters: string[], env: NodeJS.ProcessEnv = {}): ChildProcess {
-    const child = spawn(process.execPath, [file, ...parameters], {
-      stdio: ['ignore', 'ignore', 'inherit'],
-      cwd: folder,
-      env: { PATH: process.env['PATH'], HOME: folder, ...env },
-    });
-    children.add(child);
-    return child;
-  }
-
-  async function startBare(name: string, file: string, parameters: string[]): Promise<Target> {
-    const child = start(join(import.meta.dirname, file), parameters);
-    const url = `http://127.0.0.1:${parameters[0]}/v1/chat/completions`;
-    const target = { name, url, headers: {}, wholeModel: 'whole', streamModel: streamScript };
-    await waitUntil(child, () => isAnswered(target));
-    return { ...target, pid: child.pid ?? null, startMs: null };
-  }
-
-  async function startPortkey({ name, version, folder: installed }: Peer): Promise<Target> {
-    const port = await freePort();
-    const file = join(installed, 'node_modules/@portkey-ai/gateway/build/start-server.js');
-    const child = start(file, [`--port=${port}`, '--headless']);
-    const target = {
-      name: `${name} ${version}`,
-      url: `http://127.0.0.1:${port}/v1/chat/completions`,
-      headers: {
-        authorization: 'Bearer peer',
-        'x-portkey-provider': 'openai',
-        'x-portkey-custom-host': providerUrl,
-      },
-      wholeModel: 'whole',
-      streamModel: streamScript,
-    };
-    await waitUntil(child, () => isAnswered(target));
-    return { ...target, pid: child.pid ?? null, startMs: null };
-  }
-
-  async function startGateway({ engine, isPaid }: { engine: Engine; isPaid: boolean }): Promise<Target> {
-    const home = mkdtempSync(join(folder, 'gateway-'));
-    const port = await freePort();
-    const base = `http://127.0.0.1:${port}`;
-    writeModels(join(home, 'models.json'), providerUrl, isPaid);
-    const env = { ...gatewayEnvironment(home, port), ...(await createDatabaseEnvironment(engine)) };
-    const launch = () => start(join(import.meta.dirname, '../../../src/cli/main.ts'), ['gateway'], env);
-    const isReady = () => fetch(`${base}/ready`).then(({ ok }) => ok);
-    let child = launch();
-    await waitUntil(child, isReady);
-    const token = await issueToken(base);
-    const target: Target = {
-      name: `Townhall, ${isPaid ? 'paid' : 'free'}, ${engine === 'embedded' ? 'embedded' : 'PostgreSQL'}`,
-      url: `${base}/v1/ai/chat/completions`,
-      headers: { authorization: `Bearer ${token}` },
-      wholeModel: 'bench/whole',
-      streamModel: `bench/${streamScript}`,
-      pid: child.pid ?? null,
-      startMs: null,
-      async restart() {
-        child.kill('SIGTERM');
-        await new Promise((resolve) => child.once('exit', resolve));
-        const startedMs = performance.now();
-        child = launch();
-        target.pid = child.pid ?? null;
-        await waitUntil(child, isReady, 5);
-        target.startMs = performance.now() - startedMs;
-      },
-    };
-    return target;
-  }
-
-  async function createDatabaseEnvironment(engine: Engine): Promise<NodeJS.ProcessEnv> {
-    if (engine === 'embedded') return {};
-    const server = await startServer();
-    closers.push(() => server.stop());
-    return { DATABASE_URL: server.url, TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64') };
-  }
-
-  const provider = await startBare('provider', 'provider.ts', [String(providerPort)]);
   return {
-    provider: { ...provider, pid: null },
-    startRelay: async () =>
-      startBare('bare relay', 'relay.ts', [String(await freePort()), String(providerPort)]),
-    startPortkey,
-    startGateway,
+    folder,
+    start(file, parameters, env = {}) {
+      const child = spawn(process.execPath, [file, ...parameters], {
+        stdio: ['ignore', 'ignore', 'inherit'],
+        cwd: folder,
+        env: { PATH: process.env['PATH'], HOME: folder, ...env },
+      });
+      children.add(child);
+      return child;
+    },
+    async startDatabase() {
+      const server = await startServer();
+      closers.push(() => server.stop());
+      return server.url;
+    },
     async close() {
       for (const child of children) child.kill('SIGKILL');
       for (const close of closers) await close();
@@ -134,9 +72,112 @@ export async function openBench(): Promise<Bench> {
   };
 }
 
+export async function openBench(): Promise<Bench> {
+  const programs = openPrograms();
+  const providerPort = await freePort();
+  const providerUrl = `http://127.0.0.1:${providerPort}/v1`;
+  const provider = await startBare(programs, {
+    name: 'provider',
+    file: 'provider.ts',
+    parameters: [String(providerPort)],
+  });
+  return {
+    provider: { ...provider, pid: null },
+    startRelay: async () =>
+      startBare(programs, {
+        name: 'bare relay',
+        file: 'relay.ts',
+        parameters: [String(await freePort()), String(providerPort)],
+      }),
+    startPortkey: (peer) => startPortkey(programs, peer, providerUrl),
+    startGateway: (options) => startGateway(programs, { ...options, providerUrl }),
+    close: () => programs.close(),
+  };
+}
+
+/** A script of this folder, whose first parameter is its port. */
+async function startBare(
+  { start }: Programs,
+  { name, file, parameters }: { name: string; file: string; parameters: readonly string[] },
+): Promise<Target> {
+  const child = start(join(import.meta.dirname, file), parameters);
+  const url = `http://127.0.0.1:${parameters[0]}/v1/chat/completions`;
+  const target = { name, url, headers: {}, wholeModel: 'whole', streamModel: streamScript };
+  await waitUntil(child, () => isAnswered(target));
+  return { ...target, pid: child.pid ?? null, startMs: null };
+}
+
+async function startPortkey(
+  { start }: Programs,
+  { name, version, folder: installedFolder }: Peer,
+  providerUrl: string,
+): Promise<Target> {
+  const port = await freePort();
+  const file = join(installedFolder, 'node_modules/@portkey-ai/gateway/build/start-server.js');
+  const child = start(file, [`--port=${port}`, '--headless']);
+  const target = {
+    name: `${name} ${version}`,
+    url: `http://127.0.0.1:${port}/v1/chat/completions`,
+    headers: {
+      authorization: 'Bearer peer',
+      'x-portkey-provider': 'openai',
+      'x-portkey-custom-host': providerUrl,
+    },
+    wholeModel: 'whole',
+    streamModel: streamScript,
+  };
+  await waitUntil(child, () => isAnswered(target));
+  return { ...target, pid: child.pid ?? null, startMs: null };
+}
+
+async function startGateway(
+  programs: Programs,
+  { engine, isPaid, providerUrl }: { engine: Engine; isPaid: boolean; providerUrl: string },
+): Promise<Target> {
+  const home = mkdtempSync(join(programs.folder, 'gateway-'));
+  const port = await freePort();
+  const base = `http://127.0.0.1:${port}`;
+  writeModels(join(home, 'models.json'), providerUrl, isPaid);
+  const databaseUrl = engine === 'embedded' ? undefined : await programs.startDatabase();
+  const env = gatewayEnvironment({ home, port, databaseUrl });
+  const launch = () =>
+    programs.start(join(import.meta.dirname, '../../../src/cli/main.ts'), ['gateway'], env);
+  const isReady = () => fetch(`${base}/ready`).then(({ ok }) => ok);
+  let child = launch();
+  await waitUntil(child, isReady);
+  const token = await issueToken(base);
+  const target: Target = {
+    name: `Townhall, ${isPaid ? 'paid' : 'free'}, ${engine === 'embedded' ? 'embedded' : 'PostgreSQL'}`,
+    url: `${base}/v1/ai/chat/completions`,
+    headers: { authorization: `Bearer ${token}` },
+    wholeModel: 'bench/whole',
+    streamModel: `bench/${streamScript}`,
+    pid: child.pid ?? null,
+    startMs: null,
+    async restart() {
+      child.kill('SIGTERM');
+      await new Promise((resolve) => child.once('exit', resolve));
+      const startedMs = performance.now();
+      child = launch();
+      target.pid = child.pid ?? null;
+      await waitUntil(child, isReady, 5);
+      target.startMs = performance.now() - startedMs;
+    },
+  };
+  return target;
+}
+
 const administrator = { admin_id: 'admin', password: 'a rather long secret' };
 
-function gatewayEnvironment(home: string, port: number): NodeJS.ProcessEnv {
+function gatewayEnvironment({
+  home,
+  port,
+  databaseUrl,
+}: {
+  home: string;
+  port: number;
+  databaseUrl: string | undefined;
+}): NodeJS.ProcessEnv {
   return {
     HOST: '127.0.0.1',
     PORT: String(port),
@@ -148,6 +189,10 @@ function gatewayEnvironment(home: string, port: number): NodeJS.ProcessEnv {
     STORAGE_PATH: join(home, 'storage'),
     ADMIN_ID: administrator.admin_id,
     ADMIN_PASSWORD: administrator.password,
+    ...(databaseUrl !== undefined && {
+      DATABASE_URL: databaseUrl,
+      TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
+    }),
   };
 }
 
