@@ -22,11 +22,9 @@ const { values } = parseArgs({
     rest: { type: 'string', default: '40' },
   },
 });
-const [turns, turnsAfterDeletion, restSeconds] = [values.turns, values.again, values.rest].map(Number) as [
-  number,
-  number,
-  number,
-];
+const turns = Number(values.turns);
+const turnsAfterDeletion = Number(values.again);
+const restSeconds = Number(values.rest);
 const turnsOfSession = 10;
 const clients = 8;
 
