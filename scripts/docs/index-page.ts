@@ -47,9 +47,12 @@ export function writeIndexBody(options: IndexOptions): string {
   return `<div class="hero">
 <div>
 <h1 id="townhall">Townhall</h1>
-<p class="lead">A model gateway between your product's users and the models, and an agent runtime that works through it.</p>
-<p>Log users in, issue tokens and call any model through one API. Each call is charged once, from a balance that never goes below zero. OpenAI, Anthropic and Google clients work unchanged.</p>
-<p class="actions"><a class="primary" href="guides/first-five-minutes.html">First five minutes</a> <a class="secondary" href="operations/index.html">All operations</a></p>
+<p class="lead">A model gateway between your product's users and the models, and an agent runtime that works
+through it.</p>
+<p>Log users in, issue tokens and call any model through one API. Each call is charged once, from a balance
+that never goes below zero. OpenAI, Anthropic and Google clients work unchanged.</p>
+<p class="actions"><a class="primary" href="guides/first-five-minutes.html">First five minutes</a>
+<a class="secondary" href="operations/index.html">All operations</a></p>
 </div>
 <div class="samples">
 ${writeCode('npm ci && npm start', 'sh')}
@@ -61,10 +64,13 @@ ${writeSampleTabs(samples)}
 ${tasks.map(({ page, title }) => writeTask(page, title, descriptions.get(page))).join('\n')}
 </ul>
 <h2 id="console">Talk to the agent</h2>
-<p>The local edition comes with a <a href="guides/console.html">console</a>: conversations, sessions, approvals and plugins of the agent.</p>
+<p>The local edition comes with a <a href="guides/console.html">console</a>: conversations, sessions,
+approvals and plugins of the agent.</p>
 ${picture}
 <h2 id="reference">Reference</h2>
-<p>Each of the <a href="operations/index.html">operations</a> has a page with samples for curl, TypeScript and Python and a form that sends them. The documents below show every schema in full. Every <a href="guides/error-codes.html">error code</a> says what to do.</p>
+<p>Each of the <a href="operations/index.html">operations</a> has a page with samples for curl, TypeScript and
+Python and a form that sends them. The documents below show every schema in full. Every
+<a href="guides/error-codes.html">error code</a> says what to do.</p>
 <ul class="cards documents">
 ${entries.map(writeEntry).join('\n')}
 </ul>
@@ -83,7 +89,8 @@ function writeEntry({ page, document, title, summary, version, operations }: Doc
   return `<li>
 <h3><a href="${escapeHtml(page)}">${escapeHtml(title)}</a></h3>
 <p>${escapeHtml(summary)}</p>
-<p class="quiet">Version ${escapeHtml(version)}, ${operations} operations · <a href="${escapeHtml(document)}">OpenAPI document</a></p>
+<p class="quiet">Version ${escapeHtml(version)}, ${operations} operations ·
+<a href="${escapeHtml(document)}">OpenAPI document</a></p>
 </li>`;
 }
 

@@ -48,7 +48,7 @@ export function writePage(options: PageOptions): string {
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title === 'Townhall' ? title : `${title} · Townhall`)}</title>
-${description === undefined ? '' : `<meta name="description" content="${escapeHtml(description)}">\n`}<link rel="stylesheet" href="${linkTo('portal.css')}">
+${writeDescription(description)}<link rel="stylesheet" href="${linkTo('portal.css')}">
 <script src="${linkTo('portal.js')}" defer data-root="${escapeHtml(home)}"></script>
 </head>
 <body>
@@ -56,18 +56,27 @@ ${description === undefined ? '' : `<meta name="description" content="${escapeHt
 ${writeHeader(page, `${searchBox}\n${themeButton}\n${menuButton}`)}
 <div class="frame ${kind}">
 <nav id="navigation" aria-label="Pages">
-<ul class="small-only">${sections.map((section) => `<li><a href="${linkTo(section.page)}">${section.title}</a></li>`).join('')}</ul>
+<ul class="small-only">${writeSections(linkTo)}</ul>
 ${navigation.map((group) => writeGroup(group, page, linkTo)).join('\n')}
 </nav>
 <main id="content" tabindex="-1">
 ${contents === '' ? body : body.replace('</h1>', () => `</h1>\n${writeFoldedContents(contents)}`)}
 ${writeFooter(footer, linkTo)}
 </main>
-${contents === '' ? '' : `<nav class="contents" aria-label="On this page"><h2>On this page</h2>${contents}</nav>`}
+${contents === '' ? '' : writeSideContents(contents)}
 </div>
 </body>
 </html>
 `;
+}
+
+/** The tag ends with a line, so that a page without a description has no empty line. */
+function writeDescription(description: string | undefined): string {
+  return description === undefined ? '' : `<meta name="description" content="${escapeHtml(description)}">\n`;
+}
+
+function writeSections(linkTo: LinkTo): string {
+  return sections.map(({ page, title }) => `<li><a href="${linkTo(page)}">${title}</a></li>`).join('');
 }
 
 function relativeLink(page: string, target: string): string {
@@ -94,19 +103,35 @@ ${controls}
 </header>`;
 }
 
-const mark = `<svg viewBox="0 0 24 24" width="20" height="20" aria-hidden="true"><path fill="currentColor" d="${markPath}"/></svg>`;
+function writeIcon(size: number, content: string): string {
+  return `<svg viewBox="0 0 24 24" width="${size}" height="${size}" aria-hidden="true">${content}</svg>`;
+}
+
+const mark = writeIcon(20, `<path fill="currentColor" d="${markPath}"/>`);
 
 const searchBox = `<div class="search" role="search">
-<input type="search" id="search" placeholder="Search" aria-label="Search the documentation" autocomplete="off" spellcheck="false" role="combobox" aria-expanded="false" aria-controls="results" aria-autocomplete="list">
+<input type="search" id="search" placeholder="Search" aria-label="Search the documentation" autocomplete="off"
+ spellcheck="false" role="combobox" aria-expanded="false" aria-controls="results" aria-autocomplete="list">
 <kbd>/</kbd>
 <ul id="results" role="listbox" aria-label="Search results" hidden></ul>
 </div>`;
 
+const themeIcon = writeIcon(
+  18,
+  '<circle cx="12" cy="12" r="9" fill="none" stroke="currentColor" stroke-width="2"/>' +
+    '<path fill="currentColor" d="M12 3a9 9 0 0 1 0 18z"/>',
+);
 const themeButton =
-  '<button id="theme" type="button" aria-label="Dark colors" aria-pressed="false" hidden><svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><circle cx="12" cy="12" r="9" fill="none" stroke="currentColor" stroke-width="2"/><path fill="currentColor" d="M12 3a9 9 0 0 1 0 18z"/></svg></button>';
+  '<button id="theme" type="button" aria-label="Dark colors" aria-pressed="false" hidden>' +
+  `${themeIcon}</button>`;
 
+const menuIcon = writeIcon(
+  18,
+  '<path stroke="currentColor" stroke-width="2.5" d="M3 6h18M3 12h18M3 18h18"/>',
+);
 const menuButton =
-  '<button id="menu" type="button" aria-label="Pages" aria-expanded="false" aria-controls="navigation"><svg viewBox="0 0 24 24" width="18" height="18" aria-hidden="true"><path stroke="currentColor" stroke-width="2.5" d="M3 6h18M3 12h18M3 18h18"/></svg></button>';
+  '<button id="menu" type="button" aria-label="Pages" aria-expanded="false" aria-controls="navigation">' +
+  `${menuIcon}</button>`;
 
 function writeGroup({ title, links }: NavigationGroup, page: string, linkTo: LinkTo): string {
   const items = links.map((link) => {
@@ -129,19 +154,26 @@ function writeContents(headings: readonly Heading[]): string {
   return `<ul>${items.join('')}</ul>`;
 }
 
+function writeSideContents(contents: string): string {
+  return `<nav class="contents" aria-label="On this page"><h2>On this page</h2>${contents}</nav>`;
+}
+
 // A screen without room for the list beside the text has it below the title.
 function writeFoldedContents(contents: string): string {
   return `<details class="folded-contents"><summary>On this page</summary>${contents}</details>`;
 }
 
 function writeFooter({ previous, next, markdown }: PageFooter, linkTo: LinkTo): string {
-  const step = (link: { page: string; title: string } | undefined, name: string, word: string) =>
-    link === undefined
-      ? ''
-      : `<a class="${name}" href="${linkTo(link.page)}"><span class="quiet">${word}</span> ${escapeHtml(link.title)}</a>`;
+  const step = (link: { page: string; title: string } | undefined, name: string, word: string) => {
+    if (link === undefined) return '';
+    const text = `<span class="quiet">${word}</span> ${escapeHtml(link.title)}`;
+    return `<a class="${name}" href="${linkTo(link.page)}">${text}</a>`;
+  };
   const steps = `${step(previous, 'previous', 'Before')}${step(next, 'next', 'Next')}`;
   const source = markdown === undefined ? '' : `<a href="${linkTo(markdown)}">This page as Markdown</a> · `;
+  const neighbors = steps === '' ? '' : `<nav class="steps" aria-label="Neighbouring pages">${steps}</nav>\n`;
+  const list = `<a href="${linkTo('llms.txt')}">llms.txt</a>`;
   return `<footer>
-${steps === '' ? '' : `<nav class="steps" aria-label="Neighbouring pages">${steps}</nav>\n`}<p class="quiet">${source}<a href="${linkTo('llms.txt')}">llms.txt</a> · These pages load nothing from other sites.</p>
+${neighbors}<p class="quiet">${source}${list} · These pages load nothing from other sites.</p>
 </footer>`;
 }

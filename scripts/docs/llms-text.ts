@@ -33,7 +33,8 @@ export function writeLlmsText(
   const contract = documents.map(({ document, title }) => `- [${title}](${document}): OpenAPI 3.1`);
   return [
     '# Townhall',
-    "> A model gateway between a product's users and the models, and an agent runtime that works through it.\n",
+    "> A model gateway between a product's users and the models, and an agent runtime that works " +
+      'through it.\n',
     ...groups,
     `## OpenAPI\n${contract.join('\n')}\n`,
   ].join('\n');

@@ -70,17 +70,21 @@ function createMarked(options: MarkdownOptions, headings: Heading[]): Marked {
         headings.push({ depth, text: headingText, anchor });
         const link =
           depth === 1 ? '' : ` <a class="anchor" href="#${anchor}" aria-label="Link to this section">#</a>`;
-        return `<h${depth} id="${escapeHtml(anchor)}">${this.parser.parseInline(tokens)}${link}</h${depth}>\n`;
+        const content = `${this.parser.parseInline(tokens)}${link}`;
+        return `<h${depth} id="${escapeHtml(anchor)}">${content}</h${depth}>\n`;
       },
       link({ href, title, tokens }: Tokens.Link) {
         const titleAttribute = title ? ` title="${escapeHtml(title)}"` : '';
-        return `<a href="${escapeHtml(portalLink(href, options))}"${titleAttribute}>${this.parser.parseInline(tokens)}</a>`;
+        const address = escapeHtml(portalLink(href, options));
+        return `<a href="${address}"${titleAttribute}>${this.parser.parseInline(tokens)}</a>`;
       },
       image({ href, text }: Tokens.Image) {
         const file = path.posix.normalize(path.posix.join(path.posix.dirname(source), href));
         if (href.endsWith('.webp')) return options.writePicture(file, text);
         if (!href.endsWith('.svg')) throw new Error(`${source}: the image ${href} is no SVG or WebP file`);
-        return `<span class="diagram" tabindex="0" role="group" aria-label="${escapeHtml(text)}">${readDiagram(file)}</span>`;
+        const label = escapeHtml(text);
+        const diagram = readDiagram(file);
+        return `<span class="diagram" tabindex="0" role="group" aria-label="${label}">${diagram}</span>`;
       },
       code({ text, lang }: Tokens.Code) {
         const language = lang?.split(/\s/)[0] ?? '';

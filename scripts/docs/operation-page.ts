@@ -64,11 +64,16 @@ export function writeOperationBody(options: OperationPageOptions): string {
   const { endpoint, render } = options;
   const operation = endpoint.operation as DescribedOperation;
   const { summary = endpoint.id, description = '' } = operation;
+  const tag = tagOf(endpoint);
+  const index = `${toRoot}operations/index.html`;
+  const tagLabel = escapeHtml(`${options.surface.title}, ${tag}`);
+  const tagLink = `<a href="${index}#${tagAnchor(options.surface, tag)}">${tagLabel}</a>`;
+  const breakablePath = escapeHtml(endpoint.path).replaceAll('/', '/<wbr>');
   return `<article class="operation">
 <div class="intro">
-<p class="path"><a href="${toRoot}operations/index.html">Operations</a> / <a href="${toRoot}operations/index.html#${tagAnchor(options.surface, tagOf(endpoint))}">${escapeHtml(`${options.surface.title}, ${tagOf(endpoint)}`)}</a></p>
+<p class="path"><a href="${index}">Operations</a> / ${tagLink}</p>
 <h1 id="${escapeHtml(endpoint.id)}">${escapeHtml(summary)}</h1>
-<p class="endpoint">${methodTag(endpoint.method)} <code>${escapeHtml(endpoint.path).replaceAll('/', '/<wbr>')}</code></p>
+<p class="endpoint">${methodTag(endpoint.method)} <code>${breakablePath}</code></p>
 ${render(description)}
 ${writeFurtherPaths(options)}${writeCallers(options)}
 </div>
@@ -165,10 +170,11 @@ function writeAnswers({ document, endpoint, render }: OperationPageOptions): str
     const members = describedMembers.map((member) => ({ ...member, isRequired: false }));
     const types = media.map(([mediaType]) => `<code>${escapeHtml(mediaType)}</code>`).join(', ');
     const typeLine = types === '' ? '' : `<p class="quiet">${types}</p>\n`;
-    const next = Object.values(links).map(
-      ({ operationId = '', description: reason = '' }) =>
-        `<li><a href="${escapeHtml(operationId)}.html"><code>${escapeHtml(operationId)}</code></a>: ${render(reason).replaceAll(/<\/?p>|\n/g, '')}</li>`,
-    );
+    const next = Object.values(links).map(({ operationId = '', description: reason = '' }) => {
+      const id = escapeHtml(operationId);
+      const text = render(reason).replaceAll(/<\/?p>|\n/g, '');
+      return `<li><a href="${id}.html"><code>${id}</code></a>: ${text}</li>`;
+    });
     const nextList = next.length === 0 ? '' : `<p>Next:</p>\n<ul>${next.join('')}</ul>\n`;
     return [
       `<h3 id="answer-${status}">${status}</h3>\n`,
@@ -207,10 +213,12 @@ function writeErrorExample(example: ErrorExample, knownCodes: ReadonlySet<string
   const { code: ownCode, message, details = [] } = example.error;
   const code = typeof ownCode === 'number' ? (details[0]?.reason ?? '') : ownCode;
   const name = escapeHtml(code);
+  const address = `${toRoot}guides/error-codes.html#${name}`;
   const link = knownCodes.has(code)
-    ? `<p><a href="${toRoot}guides/error-codes.html#${name}">What <code>${name}</code> means, and what to do</a></p>`
+    ? `<p><a href="${address}">What <code>${name}</code> means, and what to do</a></p>`
     : '';
-  return `<details class="error" data-code="${name}"><summary><code>${name}</code> <span class="quiet">${escapeHtml(message)}</span></summary>
+  const summary = `<code>${name}</code> <span class="quiet">${escapeHtml(message)}</span>`;
+  return `<details class="error" data-code="${name}"><summary>${summary}</summary>
 ${writeCode(JSON.stringify(example, null, 2), 'json')}
 ${link}</details>`;
 }
@@ -220,7 +228,8 @@ function writeMore({ guides, reference }: OperationPageOptions): string {
     ({ page, title }) => `<li><a href="${toRoot}${escapeHtml(page)}">${escapeHtml(title)}</a></li>`,
   );
   const list = items.length === 0 ? '' : `<h2 id="guides">Guides</h2>\n<ul>${items.join('')}</ul>\n`;
-  return `${list}<p class="quiet"><a href="${toRoot}${escapeHtml(reference)}">Every member of its schemas, in the reference</a></p>`;
+  const address = `${toRoot}${escapeHtml(reference)}`;
+  return `${list}<p class="quiet"><a href="${address}">Every member of its schemas, in the reference</a></p>`;
 }
 
 function memberTable(members: readonly Member[], render: (markdown: string) => string): string {
@@ -234,7 +243,8 @@ function memberRow(
   const requiredMark = isRequired ? ' <span class="required">required</span>' : '';
   const mark =
     form === undefined ? requiredMark : `${requiredMark} <span class="type">in ${escapeHtml(form)}</span>`;
-  return `<dt><code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${mark}</dt><dd>${description === '' ? '' : render(description)}</dd>`;
+  const term = `<code>${escapeHtml(name)}</code> <span class="type">${escapeHtml(type)}</span>${mark}`;
+  return `<dt>${term}</dt><dd>${description === '' ? '' : render(description)}</dd>`;
 }
 
 function writeTable(rows: readonly string[]): string {
@@ -265,13 +275,15 @@ export function writeOperationIndex(
       const items = entries.map(({ page, endpoint }) =>
         operationItem(page.replace('operations/', ''), endpoint),
       );
-      return `<h3 id="${tagAnchor(surface, tag)}">${escapeHtml(tag)}</h3>\n<ul class="operations">${items.join('\n')}</ul>`;
+      const heading = `<h3 id="${tagAnchor(surface, tag)}">${escapeHtml(tag)}</h3>`;
+      return `${heading}\n<ul class="operations">${items.join('\n')}</ul>`;
     });
     return `<h2 id="${surface.name}">${escapeHtml(surface.title)}</h2>\n${sections.join('\n')}`;
   });
   return [
     '<h1 id="operations">Operations</h1>',
-    '<p>Each operation has a page with samples for curl, TypeScript and Python that you can copy and run against the local edition.</p>',
+    '<p>Each operation has a page with samples for curl, TypeScript and Python ' +
+      'that you can copy and run against the local edition.</p>',
     parts.join('\n'),
   ].join('\n');
 }

@@ -169,5 +169,6 @@ function isShownBy({ guides }: OperationEntry, guide: string): boolean {
 function writeOperationsOfGuide(entries: readonly OperationEntry[]): string {
   if (entries.length === 0) return '';
   const items = entries.map(({ page, endpoint }) => operationItem(`../${page}`, endpoint));
-  return `<h2 id="operations-on-this-page">Operations on this page</h2>\n<ul class="operations">${items.join('')}</ul>\n`;
+  const heading = '<h2 id="operations-on-this-page">Operations on this page</h2>';
+  return `${heading}\n<ul class="operations">${items.join('')}</ul>\n`;
 }

@@ -2,7 +2,7 @@
 // that sends the sample's request.
 
 import type { CodeSample } from '../generate/samples.ts';
-import type { SampleRequest } from '../generate/sample-request.ts';
+import type { Json, SampleRequest } from '../generate/sample-request.ts';
 import { highlight } from './highlight.ts';
 import { escapeHtml } from './text.ts';
 
@@ -23,14 +23,16 @@ ${request === undefined ? '' : writeRequestForm(request)}
 
 /** The tabs alone. */
 export function writeSampleTabs(samples: readonly CodeSample[]): string {
-  const tabs = samples.map(
-    ({ label }, index) =>
-      `<button type="button" role="tab" id="tab-${index}" aria-controls="sample-${index}" aria-selected="${index === 0}"${index === 0 ? '' : ' tabindex="-1"'}>${escapeHtml(label)}</button>`,
-  );
-  const panels = samples.map(
-    (sample, index) =>
-      `<div role="tabpanel" id="sample-${index}" aria-labelledby="tab-${index}" data-label="${escapeHtml(sample.label)}"><pre tabindex="0"><code>${highlightSample(sample)}</code></pre></div>`,
-  );
+  const tabs = samples.map(({ label }, index) => {
+    const state = index === 0 ? 'aria-selected="true"' : 'aria-selected="false" tabindex="-1"';
+    const name = `id="tab-${index}" aria-controls="sample-${index}"`;
+    return `<button type="button" role="tab" ${name} ${state}>${escapeHtml(label)}</button>`;
+  });
+  const panels = samples.map((sample, index) => {
+    const name = `id="sample-${index}" aria-labelledby="tab-${index}"`;
+    const code = `<pre tabindex="0"><code>${highlightSample(sample)}</code></pre>`;
+    return `<div role="tabpanel" ${name} data-label="${escapeHtml(sample.label)}">${code}</div>`;
+  });
   return `<div class="tabs"><div role="tablist" aria-label="Language">${tabs.join('')}</div>
 ${panels.join('\n')}</div>`;
 }
@@ -48,7 +50,8 @@ export function highlightSample({ lang, source }: CodeSample): string {
   const isMarked = markedHtml.includes('data-quote');
   if (/TOWNHALL_\w*TOKEN/.test(source) && !isMarked)
     throw new Error(
-      `the token of a sample in ${lang} has another form than its pattern in tokenMarks; change one of them:\n${source}`,
+      `the token of a sample in ${lang} has another form than its pattern in tokenMarks; ` +
+        `change one of them:\n${source}`,
     );
   return markedHtml;
 }
@@ -76,10 +79,14 @@ const tokenPlaces: Readonly<Record<string, string>> = {
   TOWNHALL_AGENT_TOKEN: 'The agent has one in <code>data/agent/agent.token</code>.',
 };
 
+/** For fields of tokens, addresses and JSON. */
+const plainText = 'autocomplete="off" spellcheck="false"';
+
 function tokenField(variable: string): string {
   return `<div class="token"><label for="token">Your token</label>
-<input id="token" type="text" placeholder="$${variable}" autocomplete="off" spellcheck="false" aria-describedby="token-place">
-<p class="quiet" id="token-place">${tokenPlaces[variable] ?? ''} It is written into the samples, stays in the memory of this page and is sent only when you press Send.</p></div>`;
+<input id="token" type="text" placeholder="$${variable}" ${plainText} aria-describedby="token-place">
+<p class="quiet" id="token-place">${tokenPlaces[variable] ?? ''} It is written into the samples, stays in the
+memory of this page and is sent only when you press Send.</p></div>`;
 }
 
 /**
@@ -98,21 +105,28 @@ function writeRequestForm({
   const isAgent = surface.name !== 'gateway';
   const server = isAgent
     ? `<label for="try-server">Agent</label>
-<input id="try-server" type="url" value="${escapeHtml(baseUrl)}" autocomplete="off" spellcheck="false" aria-describedby="try-note">
-<p class="quiet" id="try-note">An agent accepts requests of pages that <code>AGENT_ALLOW_ORIGIN</code> names.</p>`
+<input id="try-server" type="url" value="${escapeHtml(baseUrl)}" ${plainText} aria-describedby="try-note">
+<p class="quiet" id="try-note">An agent accepts requests of pages that
+<code>AGENT_ALLOW_ORIGIN</code> names.</p>`
     : '';
-  const bodyField =
-    body === undefined
-      ? ''
-      : `<label for="try-body">Body</label>
-<textarea id="try-body" rows="${Math.min(14, JSON.stringify(body, null, 2).split('\n').length)}" autocomplete="off" spellcheck="false">${escapeHtml(JSON.stringify(body, null, 2))}</textarea>`;
-  return `<form class="try" hidden data-method="${method}" data-headers="${escapeHtml(JSON.stringify({ ...headers, ...choice.headers }))}">
+  const headerText = escapeHtml(JSON.stringify({ ...headers, ...choice.headers }));
+  const methodLabel = `<span class="method ${method.toLowerCase()}">${method}</span>`;
+  const targetField = `<input id="try-target" type="text" value="${escapeHtml(target)}" ${plainText}>`;
+  return `<form class="try" hidden data-method="${method}" data-headers="${headerText}">
 <h2 id="try-it">Try it</h2>
 ${server}
 <label for="try-target">Address</label>
-<div class="address"><span class="method ${method.toLowerCase()}">${method}</span><input id="try-target" type="text" value="${escapeHtml(target)}" autocomplete="off" spellcheck="false"></div>
-${bodyField}
-<p class="actions"><button type="submit" class="primary">Send</button> <button type="button" class="stop" hidden>Stop</button> <span class="status quiet" role="status"></span></p>
+<div class="address">${methodLabel}${targetField}</div>
+${body === undefined ? '' : writeBodyField(body)}
+<p class="actions"><button type="submit" class="primary">Send</button>
+<button type="button" class="stop" hidden>Stop</button> <span class="status quiet" role="status"></span></p>
 <pre class="output" tabindex="0" hidden aria-label="Response"><code></code></pre>
 </form>`;
+}
+
+function writeBodyField(body: Json): string {
+  const text = JSON.stringify(body, null, 2);
+  const rows = Math.min(14, text.split('\n').length);
+  return `<label for="try-body">Body</label>
+<textarea id="try-body" rows="${rows}" ${plainText}>${escapeHtml(text)}</textarea>`;
 }

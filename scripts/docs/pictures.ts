@@ -36,8 +36,10 @@ export function pictureWriter(pictures: ReadonlyMap<string, PictureFile>, page: 
     if (picture === undefined || !pictures.has(dark))
       throw new Error(`${page}: there is no picture ${target}, or none in dark colors`);
     const { width, height } = picture;
+    const size = `width="${width}" height="${height}"`;
+    const attributes = `alt="${escapeHtml(description)}" ${size} loading="lazy" decoding="async"`;
     const image = (scheme: string, file: string) =>
-      `<img class="${scheme}" src="${linkTo(file)}" alt="${escapeHtml(description)}" width="${width}" height="${height}" loading="lazy" decoding="async">`;
+      `<img class="${scheme}" src="${linkTo(file)}" ${attributes}>`;
     return `<span class="picture">${image('light', light)}${image('dark', dark)}</span>`;
   };
 }

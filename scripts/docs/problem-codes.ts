@@ -8,8 +8,11 @@ interface CodeText {
   do: string;
 }
 
+const sourceFile = 'openapi/shared/schemas/ProblemCode.yaml';
+
 const introduction = [
-  'Every error of both servers has a `code`, made for programs: it never changes its meaning, and new ones may be added.',
+  'Every error of both servers has a `code`, made for programs: it never changes its meaning,',
+  'and new ones may be added.',
   'The shape around it is in [errors](errors.md).',
   "An error of a model provider keeps the provider's own code where it has one.",
 ].join(' ');
@@ -28,12 +31,12 @@ export function writeProblemCodes(documents: readonly Document[]): string {
   const undocumentedCodes = schema.enum.filter((code) => !isWhole(texts[code]));
   if (undocumentedCodes.length > 0)
     throw new Error(
-      `these error codes have no text under x-codes in openapi/shared/schemas/ProblemCode.yaml: ${undocumentedCodes.join(', ')}`,
+      `these error codes have no text under x-codes in ${sourceFile}: ${undocumentedCodes.join(', ')}`,
     );
   const unknownCodes = Object.keys(texts).filter((code) => !schema.enum.includes(code));
   if (unknownCodes.length > 0)
     throw new Error(
-      `x-codes in openapi/shared/schemas/ProblemCode.yaml has texts for codes that there are not: ${unknownCodes.join(', ')}`,
+      `x-codes in ${sourceFile} has texts for codes that there are not: ${unknownCodes.join(', ')}`,
     );
   const statuses = [...new Set(schema.enum.map((code) => texts[code]?.status[0] ?? 0))].sort(
     (a, b) => rankOf(a) - rankOf(b),

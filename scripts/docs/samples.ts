@@ -1,9 +1,8 @@
 // Code samples come from examples/, where they are whole programs that are typechecked and run by
 // tests. A guide shows a piece of one under a marker; these functions compare and update the piece:
 //
-//   <!-- example: first-five-minutes.ts#stream -->     before a fenced block: the region `stream`
-//                                                      of that file
-//   <!-- example: openai-client.ts -->                 the whole file
+//   <!-- example: first-five-minutes.ts#stream -->   before a fenced block: the region `stream` of that file
+//   <!-- example: openai-client.ts -->               the whole file
 //
 // A region begins at `// #region stream` (or `# #region stream`) and ends at the next `#endregion`.
 
@@ -29,7 +28,9 @@ export function checkSamples(markdown: string, examples: string): SampleMismatch
       if (expected !== current)
         mismatches.push({
           line: lineAt(match.index),
-          message: `the sample is not what ${file}${region === undefined ? '' : `#${region}`} says; "npm run docs -- --update" writes it anew`,
+          message:
+            `the sample is not what ${placeOf(file, region)} says; ` +
+            '"npm run docs -- --update" writes it anew',
         });
     } catch (error) {
       mismatches.push({ line: lineAt(match.index), message: (error as Error).message });
@@ -45,13 +46,17 @@ export function checkSamples(markdown: string, examples: string): SampleMismatch
   return mismatches;
 }
 
+function placeOf(file: string, region: string | undefined): string {
+  return region === undefined ? file : `${file}#${region}`;
+}
+
 /** The guide with every sample rewritten from its example. */
 export function updateSamples(markdown: string, examples: string): string {
   return markdown.replaceAll(
     markedSample,
     (_whole, file: string, region: string | undefined, language: string) => {
-      const place = region === undefined ? file : `${file}#${region}`;
-      return `<!-- example: ${place} -->\n\`\`\`${language}\n${readSample(path.join(examples, file), region)}\n\`\`\``;
+      const sample = readSample(path.join(examples, file), region);
+      return `<!-- example: ${placeOf(file, region)} -->\n\`\`\`${language}\n${sample}\n\`\`\``;
     },
   );
 }

@@ -19,17 +19,22 @@ const redocPolicy = [
 ].join('; ');
 
 function writePolicy(policy: string): string {
-  return `<meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="referrer" content="no-referrer">`;
+  const policyTag = `<meta http-equiv="Content-Security-Policy" content="${policy}">`;
+  return `${policyTag}<meta name="referrer" content="no-referrer">`;
 }
 
+const iconPath = `<path fill="#a3432a" d="${markPath}"/>`;
+const iconDrawing = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24">${iconPath}</svg>`;
+
 /** Without an icon in the page a browser requests one. */
-const icon = `<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill="#a3432a" d="${markPath}"/></svg>`)}">`;
+const icon = `<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(iconDrawing)}">`;
 
 /**
  * Applies the chosen colors before the first paint. Redoc stores its choice under the same name.
  */
 const themeScript =
-  "try{const m=localStorage.getItem('redoc.colorMode');if(m==='light'||m==='dark')document.documentElement.dataset.theme=m}catch{}";
+  "try{const m=localStorage.getItem('redoc.colorMode');" +
+  "if(m==='light'||m==='dark')document.documentElement.dataset.theme=m}catch{}";
 const themeDigest = createHash('sha256').update(themeScript).digest('base64');
 
 /**

@@ -100,6 +100,9 @@ function formatJson(text: string): string {
 
 function failureText(form: HTMLFormElement, error: unknown): string {
   if (form.querySelector('#try-server') !== null)
-    return `No answer that this page may read. Is the agent running, with AGENT_ALLOW_ORIGIN=${location.origin}?`;
+    return (
+      'No answer that this page may read. ' +
+      `Is the agent running, with AGENT_ALLOW_ORIGIN=${location.origin}?`
+    );
   return `No answer: ${error instanceof Error ? error.message : String(error)}`;
 }
