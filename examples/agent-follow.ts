@@ -1,8 +1,9 @@
-// A conversation as it grows: follows a session, folds its events into UIMessages and draws them, without a framework.
-// Run it beside `npm start`, in as many terminals as you like:
+// A conversation as it grows: follows a session, folds its events into UIMessages and draws them, without a
+// framework. Run it beside `npm start`, in as many terminals as you like:
 //
-//   npx node examples/agent-follow.ts --session demo                       follows until Ctrl-C
-//   npx node examples/agent-follow.ts --session demo "Tell me a story"     sends a prompt, and follows until its answer
+//   npx node examples/agent-follow.ts --session demo                     follows until Ctrl-C
+//   npx node examples/agent-follow.ts --session demo "Tell me a story"   sends a prompt, and follows until
+//                                                                        its answer
 //
 // All show the same messages. One that is ended may start again with --after SEQ, or from the first event.
 import { readFile } from 'node:fs/promises';

@@ -1,5 +1,5 @@
-// The AI SDK against the gateway, both ways: with the model object of our client, which carries tools, files and
-// reasoning, and with the SDK's own provider for servers that speak the chat-completions format.
+// The AI SDK against the gateway, both ways: with the model object of our client, which carries tools, files
+// and reasoning, and with the SDK's own provider for servers that speak the chat-completions format.
 // Run it beside `npm start`: npm ci --prefix examples && npx node examples/ai-sdk.ts
 import { readFile } from 'node:fs/promises';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';

@@ -1,7 +1,8 @@
 // The credits of a user: the balance, the usage, the payment methods, and a checkout with its
 // outcome.
 // Run it beside `npm start`: npx node examples/buy-credits.ts [CREDITS]
-// A checkout needs a provider that is turned on, as the guide to payments says; without one only the figures are shown.
+// A checkout needs a provider that is turned on, as the guide to payments says; without one only the figures
+// are shown.
 import { createGatewayClient, GatewayError } from '@townhall/gateway';
 
 const baseUrl = process.env['TOWNHALL_URL'] ?? 'http://127.0.0.1:43127';

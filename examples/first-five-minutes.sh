@@ -1,6 +1,6 @@
 #!/bin/sh
-# The first five minutes with curl, beside a running local edition. The tokens are in its data folder; TOWNHALL_URL,
-# AGENT_URL, TOKEN and AGENT say otherwise.
+# The first five minutes with curl, beside a running local edition. The tokens are in its data folder;
+# TOWNHALL_URL, AGENT_URL, TOKEN and AGENT override them.
 set -eu
 GATEWAY=${TOWNHALL_URL:-http://127.0.0.1:43127}
 LOCAL_AGENT=${AGENT_URL:-http://127.0.0.1:5314}
