@@ -139,7 +139,8 @@ function main(isStrict: boolean): number {
   for (const route of absentRoutes) console.log(`absent        ${route}`);
   for (const route of wrongMethod) console.error(`wrong method  ${route}`);
   console.log(
-    `absent-routes: ${presentRoutes.length} of the specification's routes are in the contract, ${absentRoutes.length} are absent, ${wrongMethod.length} have a wrong method`,
+    `absent-routes: ${presentRoutes.length} of the specification's routes are in the contract, ` +
+      `${absentRoutes.length} are absent, ${wrongMethod.length} have a wrong method`,
   );
   return wrongMethod.length > 0 || (isStrict && absentRoutes.length > 0) ? 1 : 0;
 }

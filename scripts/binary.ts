@@ -51,10 +51,9 @@ const step = createProgress('binary');
 try {
   const output = path.resolve(options.output);
   await make(output);
-  const size = statSync(output).size / 1024 ** 2;
-  console.log(
-    `binary: ${path.relative(process.cwd(), output)} (${size.toFixed(1)} MiB, ${Math.round(performance.now() - startedMs)} ms)`,
-  );
+  const size = `${(statSync(output).size / 1024 ** 2).toFixed(1)} MiB`;
+  const duration = `${Math.round(performance.now() - startedMs)} ms`;
+  console.log(`binary: ${path.relative(process.cwd(), output)} (${size}, ${duration})`);
 } catch (error) {
   console.error(`binary: ${(error as Error).message}`);
   process.exitCode = 1;

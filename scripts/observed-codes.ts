@@ -109,7 +109,8 @@ function main(): number {
   const findings = findUnobserved(codes, observedPairs, unobservedCodes);
   for (const finding of findings) console.error(`observed-codes: ${finding}`);
   console.log(
-    `observed-codes: ${codes.length} listed codes, ${Object.keys(unobservedCodes).length} exceptions, ${findings.length} findings`,
+    `observed-codes: ${codes.length} listed codes, ` +
+      `${Object.keys(unobservedCodes).length} exceptions, ${findings.length} findings`,
   );
   return findings.length === 0 ? 0 : 1;
 }

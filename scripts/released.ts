@@ -1,11 +1,10 @@
-// Compares the contract with its released version: a change that breaks a client needs a higher
-// major version.
+// Compares the contract with its released version: a change that breaks a client needs a higher major
+// version.
 //
-//   node scripts/released.ts                compares src/contract with openapi/released
-//   node scripts/released.ts --release      writes the contract there, when it may be released; with
-//                                           --replace also over a version that was written but
-//                                           never published
-//   --contract DIR, --released DIR          other folders than these
+//   node scripts/released.ts             compares src/contract with openapi/released
+//   node scripts/released.ts --release   writes the contract there, when it may be released; with --replace
+//                                        also over a version that was written but never published
+//   --contract DIR, --released DIR       other folders than these
 
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -87,7 +86,9 @@ async function compare(name: string): Promise<Verdict> {
   return {
     name,
     isAllowed: !isBreaking || majorOf(currentDocument.info.version) > majorOf(releasedDocument.info.version),
-    summary: `${releasedDocument.info.version} -> ${currentDocument.info.version}, ${major} breaking, ${minor} added, ${patch} other`,
+    summary:
+      `${releasedDocument.info.version} -> ${currentDocument.info.version}, ` +
+      `${major} breaking, ${minor} added, ${patch} other`,
     report: stdout,
   };
 }

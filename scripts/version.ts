@@ -43,7 +43,8 @@ async function main(): Promise<void> {
     `## ${version} (${options.date})\n${changes.map((text) => `- ${text}`).join('\n')}\n\n## `,
   );
   console.log(
-    `version: ${previousVersion} -> ${version}; now "npm install" for the lock file, and "npm run release:contract" once it is published`,
+    `version: ${previousVersion} -> ${version}; now "npm install" for the lock file, ` +
+      'and "npm run release:contract" once it is published',
   );
 }
 

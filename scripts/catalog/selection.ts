@@ -80,7 +80,8 @@ const pagesReadOn = '2026-11-23';
 const openaiModels = 'https://developers.openai.com/api/docs/models';
 const anthropicModels = 'https://platform.claude.com/docs/en/models';
 const geminiIntroduction =
-  'Half of this until 2026-11-30; the price from 2026-12-01 counts at once, so that no call is charged too little.';
+  'Half of this until 2026-11-30; ' +
+  'the price from 2026-12-01 counts at once, so that no call is charged too little.';
 
 const solPrices = {
   dollars: { input: 2, cached_input: 0.1, cache_write: 2.5, output: 10 },

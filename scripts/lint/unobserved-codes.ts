@@ -37,7 +37,7 @@ export const unobservedCodes: Readonly<Record<string, string>> = {
     'The payment provider would have to be silent until its deadline; its failure is observed.',
   'gateway, a paid call of a model: credits_busy': ledger,
   'gateway, a paid call of a model: journal_unavailable':
-    'Needs a full disk below the journal; test/gateway/credits/journal-failure.test.ts calls the ledger itself.',
+    'Needs a full disk below the journal; test/gateway/credits/journal-failure.test.ts calls the ledger.',
   'agent, every operation: internal_error':
     'A fault of the agent itself; test/agent/sessions/run-failure.test.ts has the mapping.',
   'agent, every operation: database_unavailable':

@@ -19,8 +19,8 @@ const folders: readonly { folder: string; only: RegExp }[] = [
 const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
 
 /**
- * The paths of all data files, sorted within their folders. Throws when a required one was not
- * generated yet.
+ * The paths of all data files, sorted within their folders. Throws when a required one was not generated
+ * yet.
  */
 export function shippedFiles(root: string): string[] {
   for (const name of [...folders.map(({ folder }) => folder), ...files])

@@ -36,5 +36,6 @@ export function thirdPartyNotice(
     const licence = readFileSync(path.join(root, 'node_modules/node/LICENSE'), 'utf8');
     parts.push(`${rule}\nNode.js\n\n${licence}`);
   }
-  return `Townhall contains or uses the following works of others under their own licences.\n\n${parts.join('\n')}`;
+  const introduction = 'Townhall contains or uses the following works of others under their own licences.';
+  return `${introduction}\n\n${parts.join('\n')}`;
 }
