@@ -83,10 +83,8 @@ async function main(): Promise<number> {
     const changes = publishAll(staging);
     // A draft leaves no stamp, so the next run reports its findings again.
     if (isClean) writeStamp({ inputs, outputs: outputDigest(), isLinted: options.lint });
-    report(
-      `${documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`).join(', ')} operations; ${changes} files changed`,
-      startedMs,
-    );
+    const counts = documents.map(({ name, document }) => `${name} ${operationsOf(document).length}`);
+    report(`${counts.join(', ')} operations; ${changes} files changed`, startedMs);
     return isClean ? 0 : 1;
   } finally {
     rmSync(staging, { recursive: true, force: true });

@@ -27,11 +27,13 @@ function aliasItem(
 ): Record<string, unknown> {
   const copies = operationsOf({ paths: { [target]: original } }).map(({ method, id, operation }) => {
     const { summary = id, description = '' }: AliasOperation = operation;
+    const original = `\`${method.toUpperCase()} ${target}\` (\`${id}\`)`;
+    const note = `The same as ${original}, at a path that clients of other interfaces use.`;
     const copy: AliasOperation = {
       ...structuredClone(operation),
       operationId: `${id}${suffixOf(path)}`,
       summary: `${summary} at ${path}`,
-      description: `The same as \`${method.toUpperCase()} ${target}\` (\`${id}\`), at a path that clients of other interfaces use.\n\n${description}`,
+      description: `${note}\n\n${description}`,
       'x-alias-of': id,
     };
     return [method, copy];

@@ -249,7 +249,8 @@ export function writeErrorCodes(document: Document): string {
   );
   const unions = operations.map(({ id, operation }, index) => {
     const codes = (operation['x-error-codes'] ?? []).map((code) => `\n  | '${code}'`).join('');
-    return `/** What \`${id}\` answers when it fails. */\nexport type ${names[index]}ErrorCode =${codes || ' never'};\n`;
+    const comment = `/** What \`${id}\` answers when it fails. */`;
+    return `${comment}\nexport type ${names[index]}ErrorCode =${codes || ' never'};\n`;
   });
   const members = operations.map(({ id }, index) => `  '${id}': ${names[index]}ErrorCode;\n`);
   return `// Generated from x-error-codes in openapi/ by scripts/generate.ts; change the contract instead.

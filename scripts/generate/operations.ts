@@ -28,7 +28,9 @@ export interface UploadedFile {
 
 /** A multipart body with its files read. */
 type Multipart<T, Files> = {
-  [K in keyof T]: K extends Files ? (NonNullable<T[K]> extends readonly unknown[] ? UploadedFile[] : UploadedFile) : T[K];
+  [K in keyof T]: K extends Files
+    ? (NonNullable<T[K]> extends readonly unknown[] ? UploadedFile[] : UploadedFile)
+    : T[K];
 };
 `,
 };
@@ -65,7 +67,11 @@ function writeScopes(document: Document): string {
   }
   if (scopes.size === 0) return '';
   const lines = [...scopes].map(([scope, ids]) => `  ${quote(scope)}: [${ids.map(quote).join(', ')}],\n`);
-  return `\n/** The operations that a credential may call for each of its scopes. */\nexport const scopeOperations = {\n${lines.sort().join('')}} as const;\n`;
+  return `
+/** The operations that a credential may call for each of its scopes. */
+export const scopeOperations = {
+${lines.sort().join('')}} as const;
+`;
 }
 
 /** hey-api's name for the types of an operation: `ai.generateText` has `AiGenerateTextData` and so on. */
@@ -94,9 +100,11 @@ function writeEntry(
     locations.has(location) ? `NonNullable<${use(data)}['${location}']>` : '{}';
   const context: Context = { document, operationLabel, stem, use };
   const summary = (operation.summary ?? id).replaceAll('*/', '* /');
+  const { requestBody } = operation;
+  const body = requestBody === undefined ? undefined : resolve(document, requestBody);
   return `  /** ${summary}: \`${method.toUpperCase()} ${path}\` */
   '${id}': {
-    body: ${requestType(context, operation.requestBody === undefined ? undefined : resolve(document, operation.requestBody))};
+    body: ${requestType(context, body)};
     path: ${parameters('path')};
     query: ${parameters('query')};
     headers: ${locations.has('header') ? `LowerCaseKeys<NonNullable<${use(data)}['headers']>>` : '{}'};
@@ -133,7 +141,8 @@ function identityType(
             const kind = surface.identities[scheme];
             if (kind === undefined)
               throw new Error(
-                `${operationLabel} names the security scheme ${scheme}, which proves no identity of ${surface.name}`,
+                `${operationLabel} names the security scheme ${scheme}, ` +
+                  `which proves no identity of ${surface.name}`,
               );
             return kind;
           });
@@ -155,7 +164,8 @@ function requestType(context: Context, body: Body | undefined): string {
         throw new Error(needsName(context.operationLabel, `the request body of ${mediaType}`));
       if (namedSchema(schema) !== undefined) context.use(typeName);
       if (isJson(mediaType)) return typeName;
-      return `Multipart<${typeName}, ${fileMembers(context.document, schema).map(quote).join(' | ') || 'never'}>`;
+      const files = fileMembers(context.document, schema).map(quote);
+      return `Multipart<${typeName}, ${files.join(' | ') || 'never'}>`;
     }
     return mediaType.startsWith('text/') ? 'string' : 'Uint8Array';
   });

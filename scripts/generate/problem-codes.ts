@@ -17,7 +17,8 @@ export function writeProblemCodes(documents: readonly { name: string; document: 
   for (const list of otherLists) {
     if (list.codes.join() !== firstList.codes.join())
       throw new Error(
-        `${list.name} and ${firstList.name} have different problem codes; there is one list, in openapi/shared`,
+        `${list.name} and ${firstList.name} have different problem codes; ` +
+          'there is one list, in openapi/shared',
       );
   }
   return `// Generated from openapi/shared/schemas/ProblemCode.yaml by scripts/generate.ts; change the contract instead.

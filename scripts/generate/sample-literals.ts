@@ -76,7 +76,8 @@ function renderLiteral(value: Json, style: Style, column: number, depth: number)
         return `${start}${renderLiteral(member, style, start.length, depth + 1)}`;
       });
   const [openBracket, closeBracket] = Array.isArray(value) ? ['[', ']'] : ['{', '}'];
-  return `${openBracket}\n${lines.join(',\n')}${style.lastComma}\n${style.indent.repeat(depth)}${closeBracket}`;
+  const end = `${style.indent.repeat(depth)}${closeBracket}`;
+  return `${openBracket}\n${lines.join(',\n')}${style.lastComma}\n${end}`;
 }
 
 function oneLine(value: Json, style: Style): string {
