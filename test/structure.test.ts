@@ -63,7 +63,7 @@ function refuses(
   });
 }
 
-describe('imports', () => {
+describe('imports of the kernel', () => {
   accepts('lets the kernel use node, packages and itself', {
     'src/kernel/a.ts': "import fs from 'node:fs';\nimport x from 'undici';\nimport { b } from './b.ts';",
     'src/kernel/b.ts': 'export const b = 1;',
@@ -78,7 +78,7 @@ describe('imports', () => {
     "import { ProblemCode } from '../contract/problem-code.gen.ts';",
   );
   refuses(
-    'sees that a type among named imports still loads the module',
+    'counts a type among named imports as loading the module',
     'imports',
     'src/kernel/problem.ts',
     "import { type ProblemCode } from '../contract/problem-code.gen.ts';",
@@ -101,7 +101,9 @@ describe('imports', () => {
     'src/kernel/a.ts',
     "import { b } from '@townhall/gateway';",
   );
+});
 
+describe('imports of a slice', () => {
   accepts('lets a slice use the kernel, shared files, types and itself', {
     'src/gateway/ai/ai.ts': [
       "import { Problem } from '../../kernel/problem.ts';",
@@ -151,27 +153,32 @@ describe('imports', () => {
     "import type { A } from './ai/index.ts';",
   );
   refuses(
-    'sees a dynamic import',
+    'finds a dynamic import',
     'imports',
     'src/gateway/ai/ai.ts',
     "const late = () => import('../credits/index.ts');",
   );
   refuses(
-    'sees an import in a re-export',
+    'finds an import in a re-export',
     'imports',
     'src/gateway/ai/ai.ts',
     "export { hold } from '../credits/index.ts';",
   );
   refuses(
-    'sees an import in a type',
+    'finds an import in a type',
     'imports',
     'src/gateway/ai/ai.ts',
     "type Hold = import('../credits/hold.ts').Hold;",
   );
+});
 
+describe('imports of a composition root', () => {
   accepts('lets a composition root take every index and the bundle', {
-    'src/gateway/compose.ts':
-      "import { ai } from './ai/index.ts';\nimport { read } from './config.ts';\nimport bundle from '../contract/gateway/bundle.json' with { type: 'json' };",
+    'src/gateway/compose.ts': [
+      "import { ai } from './ai/index.ts';",
+      "import { read } from './config.ts';",
+      "import bundle from '../contract/gateway/bundle.json' with { type: 'json' };",
+    ].join('\n'),
   });
   refuses(
     'keeps a composition root from the inside of a slice',
@@ -179,6 +186,9 @@ describe('imports', () => {
     'src/gateway/compose.ts',
     "import { text } from './ai/text.ts';",
   );
+});
+
+describe('imports between the surfaces', () => {
   refuses(
     'keeps the agent from the gateway',
     'imports',
@@ -213,10 +223,15 @@ describe('imports', () => {
     'src/gateway/ai/ai.ts',
     "import { createGatewayClient } from '@townhall/gateway';",
   );
+});
 
+describe('imports of the cli', () => {
   accepts('lets the cli import public interfaces', {
-    'src/cli/gateway.ts':
-      "import { createGateway } from '../gateway/compose.ts';\nimport { deploy } from '../deploy/index.ts';\nimport { id } from '../kernel/ids.ts';",
+    'src/cli/gateway.ts': [
+      "import { createGateway } from '../gateway/compose.ts';",
+      "import { deploy } from '../deploy/index.ts';",
+      "import { id } from '../kernel/ids.ts';",
+    ].join('\n'),
   });
   refuses(
     'keeps the cli from the inside of a slice',
@@ -224,6 +239,9 @@ describe('imports', () => {
     'src/cli/gateway.ts',
     "import { text } from '../gateway/ai/text.ts';",
   );
+});
+
+describe('imports of clients and examples', () => {
   accepts('lets a client use its own code and the event parser', {
     'clients/gateway/src/client.ts':
       "import { a } from './generated/index.ts';\nimport { createParser } from 'eventsource-parser';",
@@ -241,8 +259,10 @@ describe('imports', () => {
     "import type { Problem } from '../../../src/kernel/problem.ts';",
   );
   accepts('lets a client use clients/shared and the types of the AI SDK', {
-    'clients/gateway/src/client.ts':
-      "import { send } from '../../shared/src/transport.ts';\nimport type { LanguageModelV3 } from '@ai-sdk/provider';",
+    'clients/gateway/src/client.ts': [
+      "import { send } from '../../shared/src/transport.ts';",
+      "import type { LanguageModelV3 } from '@ai-sdk/provider';",
+    ].join('\n'),
   });
   refuses(
     'keeps a client from another client',
@@ -274,15 +294,20 @@ describe('imports', () => {
     'examples/chat.ts',
     "import { createGateway } from '../src/gateway/compose.ts';",
   );
+});
+
+describe('imports of tests', () => {
   refuses(
     'keeps src from the tests',
     'imports',
     'src/gateway/ai/ai.ts',
     "import { startGateway } from '../../../test/support/gateway.ts';",
   );
-  accepts("lets a test see its own slice's files", {
-    'test/gateway/ai/reasoning.test.ts':
-      "import { check } from '../../../src/gateway/ai/reasoning.ts';\nimport { startGateway } from '../../support/gateway.ts';",
+  accepts("lets a test import its own slice's files", {
+    'test/gateway/ai/reasoning.test.ts': [
+      "import { check } from '../../../src/gateway/ai/reasoning.ts';",
+      "import { startGateway } from '../../support/gateway.ts';",
+    ].join('\n'),
   });
   refuses(
     "keeps a test from another slice's files",
@@ -345,7 +370,7 @@ describe('package importers', () => {
 });
 
 describe('import cycles', () => {
-  refuses('are seen in two files', 'loops', 'src/kernel/a.ts', "import { b } from './b.ts';", {
+  refuses('are found in two files', 'loops', 'src/kernel/a.ts', "import { b } from './b.ts';", {
     'src/kernel/b.ts': "import { a } from './a.ts';",
   });
   test('are found across three files of type imports', () => {
@@ -371,8 +396,10 @@ describe('import cycles', () => {
 
 describe('tables', () => {
   accepts("are named by their slice's store", {
-    'src/gateway/accounts/store.ts':
-      'const find = (sql) => sql`select * from gateway.accounts_users where created_at < gateway.townhall_now()`;',
+    'src/gateway/accounts/store.ts': [
+      'const find = (sql) => sql`',
+      '  select * from gateway.accounts_users where created_at < gateway.townhall_now()`;',
+    ].join('\n'),
   });
   accepts('are named by one of several stores of a slice', {
     'src/gateway/accounts/attempt-limits-store.ts':
@@ -408,7 +435,7 @@ describe('tables', () => {
 });
 
 describe('file names', () => {
-  for (const name of ['utils', 'helpers', 'common', 'manager', 'misc', 'types'])
+  for (const name of ['util', 'utils', 'helper', 'helpers', 'common', 'manager', 'misc', 'types'])
     refuses(`refuse "${name}" for a file`, 'names', `src/kernel/${name}.ts`, '');
   refuses('refuse "utils" for a folder', 'names', 'src/gateway/utils/price.ts', '');
   refuses('are in kebab-case', 'names', 'src/kernel/rateLimits.ts', '');

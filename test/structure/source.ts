@@ -39,7 +39,7 @@ const tableName = /\b(?:gateway|agent)\.[a-z]+_[a-z_]+/g;
 export function readSource(file: string, text: string): Source {
   const tree = ts.createSourceFile(file, text, ts.ScriptTarget.ESNext, true);
   const source: Source = { path: file, imports: [], unwanted: [], ambient: [], tables: [] };
-  const bound = boundNames(tree);
+  const names = boundNames(tree);
   const lineOf = (node: ts.Node) => tree.getLineAndCharacterOfPosition(node.getStart(tree)).line + 1;
 
   const addImport = (specifier: ts.Node | undefined, typeOnly: boolean) => {
@@ -62,7 +62,7 @@ export function readSource(file: string, text: string): Source {
 
     const unwanted = unwantedAt(node);
     if (unwanted !== undefined) source.unwanted.push({ what: unwanted, line: lineOf(node) });
-    const ambient = ambientAt(node, bound);
+    const ambient = ambientAt(node, names);
     if (ambient !== undefined) source.ambient.push({ what: ambient, line: lineOf(node) });
     if (
       ts.isStringLiteralLike(node) ||
@@ -97,7 +97,7 @@ function unwantedAt(node: ts.Node): string | undefined {
 }
 
 // A parameter or import named `fetch` was passed in, which is allowed.
-function ambientAt(node: ts.Node, bound: ReadonlySet<string>): string | undefined {
+function ambientAt(node: ts.Node, names: ReadonlySet<string>): string | undefined {
   if (ts.isPropertyAccessExpression(node) && ts.isIdentifier(node.expression)) {
     const name = `${node.expression.text}.${node.name.text}`;
     if (['process.env', 'Date.now', 'globalThis.fetch'].includes(name)) return name;
@@ -113,7 +113,7 @@ function ambientAt(node: ts.Node, bound: ReadonlySet<string>): string | undefine
     ts.isCallExpression(node) &&
     ts.isIdentifier(node.expression) &&
     node.expression.text === 'fetch' &&
-    !bound.has('fetch')
+    !names.has('fetch')
   )
     return 'fetch';
   return undefined;
