@@ -8,7 +8,7 @@ import { findBrokenLinks } from '../../scripts/docs/links.ts';
 import { writeProblemCodes } from '../../scripts/docs/problem-codes.ts';
 import { checkTypes, fencesOf } from '../../scripts/docs/sample-types.ts';
 import { checkSamples, readSample, updateSamples } from '../../scripts/docs/samples.ts';
-import { runNode } from '../../scripts/generate/tools.ts';
+import { runNode, type ToolRun } from '../../scripts/generate/tools.ts';
 
 const root = path.join(import.meta.dirname, '../..');
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-build-'));
@@ -20,32 +20,30 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe('the build of the portal', () => {
-  test('names a broken link in a guide', { timeout: 400_000 }, async () => {
-    const guide = path.join(folder, 'docs/guides/errors.md');
-    const text = readFileSync(guide, 'utf8');
-    writeFileSync(guide, `${text}\nSee [this](nowhere.md) and [that](agent.md#no-such-heading).\n`);
-    const { code, stderr } = await runNode(
-      path.join(root, 'scripts/docs.ts'),
-      ['--root', folder, '--output', path.join(folder, 'out')],
-      { cwd: root },
-    );
-    writeFileSync(guide, text);
+/** Builds the portal after a change of one file of the copy, which is then undone. */
+async function buildWith(name: string, change: (text: string) => string): Promise<ToolRun> {
+  const file = path.join(folder, name);
+  const text = readFileSync(file, 'utf8');
+  writeFileSync(file, change(text));
+  const parameters = ['--root', folder, '--output', path.join(folder, 'out')];
+  const run = await runNode(path.join(root, 'scripts/docs.ts'), parameters, { cwd: root });
+  writeFileSync(file, text);
+  return run;
+}
+
+describe('the build of the portal', { timeout: 400_000 }, () => {
+  test('names a broken link in a guide', async () => {
+    const links = 'See [this](nowhere.md) and [that](agent.md#no-such-heading).';
+    const { code, stderr } = await buildWith('docs/guides/errors.md', (text) => `${text}\n${links}\n`);
     expect(stderr).toMatch(/guides\/errors\.html: nowhere\.md leads to no page/);
     expect(stderr).toMatch(/guides\/errors\.html: agent\.html#no-such-heading names no heading/);
     expect(code).toBe(1);
   });
 
-  test('fails for a sample that its example does not have', { timeout: 400_000 }, async () => {
-    const example = path.join(folder, 'examples/first-five-minutes.sh');
-    const text = readFileSync(example, 'utf8');
-    writeFileSync(example, text.replace('/health', '/wealth'));
-    const { code, stderr } = await runNode(
-      path.join(root, 'scripts/docs.ts'),
-      ['--root', folder, '--output', path.join(folder, 'out')],
-      { cwd: root },
+  test('fails for a sample that its example does not have', async () => {
+    const { code, stderr } = await buildWith('examples/first-five-minutes.sh', (text) =>
+      text.replace('/health', '/wealth'),
     );
-    writeFileSync(example, text);
     expect(stderr).toMatch(
       /docs\/guides\/first-five-minutes\.md:\d+: the sample is not what first-five-minutes\.sh#health says/,
     );
@@ -68,21 +66,29 @@ describe('a sample of a guide', () => {
     expect(updateSamples(render('curl nowhere'), examples)).toBe(render(region));
   });
 
-  test('is refused without its example, its region or a fenced block', () => {
-    expect(checkSamples('<!-- example: absent.ts -->\n```ts\nx\n```', examples)[0]?.message).toMatch(
-      /no example absent\.ts/,
-    );
-    expect(
-      checkSamples('<!-- example: first-five-minutes.ts#absent -->\n```ts\nx\n```', examples)[0]?.message,
-    ).toMatch(/no region "absent"/);
-    expect(checkSamples('<!-- example: first-five-minutes.ts -->\nwords', examples)[0]?.message).toMatch(
+  test.each([
+    ['without its example', '<!-- example: absent.ts -->\n```ts\nx\n```', /no example absent\.ts/],
+    [
+      'without its region',
+      '<!-- example: first-five-minutes.ts#absent -->\n```ts\nx\n```',
+      /no region "absent"/,
+    ],
+    [
+      'without a fenced block',
+      '<!-- example: first-five-minutes.ts -->\nwords',
       /right before a fenced block/,
-    );
+    ],
+  ])('is refused %s', (_title, markdown, message) => {
+    expect(checkSamples(markdown, examples)).toEqual([{ line: 1, message: expect.stringMatching(message) }]);
   });
 
   test('is type-checked, with errors at the line of the guide', { timeout: 400_000 }, () => {
     const fences = fencesOf(
-      '# A guide\n\n```ts\nawait client.ai.listModels();\n```\n\n```ts\nawait client.ai.listMoodels();\n```\n',
+      [
+        '# A guide\n',
+        '```ts\nawait client.ai.listModels();\n```\n',
+        '```ts\nawait client.ai.listMoodels();\n```\n',
+      ].join('\n'),
       'docs/guides/a.md',
     );
     const problems = checkTypes(root, { fences, examples: [] });
@@ -109,7 +115,14 @@ test('writeProblemCodes names an error code without a text', () => {
   };
   const document = { components: { schemas: { ProblemCode: schema } } };
   expect(() => writeProblemCodes([document])).toThrow(/no text under x-codes.*: silent$/);
-  expect(
-    writeProblemCodes([{ components: { schemas: { ProblemCode: { ...schema, enum: ['known'] } } } }]),
-  ).toMatch(/### known\nIt is known\. \*\*What to do:\*\* Nothing\./);
+});
+
+test('writeProblemCodes explains each error code', () => {
+  const schema = {
+    enum: ['known'],
+    'x-codes': { known: { status: [400], means: 'It is known.', do: 'Nothing.' } },
+  };
+  expect(writeProblemCodes([{ components: { schemas: { ProblemCode: schema } } }])).toMatch(
+    /### known\nIt is known\. \*\*What to do:\*\* Nothing\./,
+  );
 });
