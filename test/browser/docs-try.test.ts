@@ -84,14 +84,14 @@ describe.skipIf(!hasChromium)('the form of an operation', () => {
     await page.close();
   });
 
-  test('shows a stream', async () => {
+  test('shows the events of a stream', async () => {
     const { page } = await openForm('gateway/ai.streamText');
     expect(await send(page, await readToken('data/local.token'))).toMatch(/^200 /);
     expect(await page.locator('.output').innerText()).toMatch(/^data: .*"text-delta"/m);
     await page.close();
   });
 
-  test('stops a request', async () => {
+  test('stops a stream on request', async () => {
     const { page } = await openForm('agent/sessions.follow');
     const token = await readToken('data/agent/agent.token');
     await page.getByLabel('Agent', { exact: true }).fill(agentUrl);
@@ -120,7 +120,7 @@ describe.skipIf(!hasChromium)('the form of an operation', () => {
     await page.close();
   });
 
-  test('says how an agent allows the page when it is not there', async () => {
+  test('says how an agent that does not answer allows the page', async () => {
     const { page } = await openForm('agent/sessions.execute');
     await page.getByLabel('Agent', { exact: true }).fill(`http://127.0.0.1:${await freePort()}`);
     await page.getByRole('button', { name: 'Send' }).click();

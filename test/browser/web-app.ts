@@ -1,4 +1,5 @@
 // An app of another origin for browser tests: one page with one bundled program.
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
@@ -22,7 +23,8 @@ export async function startWebApp(): Promise<WebApp> {
     response.writeHead(200, { 'content-type': isProgram ? 'text/javascript' : 'text/html' });
     response.end(isProgram ? program : page);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
     origin,
@@ -48,8 +50,11 @@ export async function startWebApp(): Promise<WebApp> {
   };
 }
 
-const page = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Shop</title>
-<meta name="viewport" content="width=device-width"></head><body><script type="module" src="/app.js"></script></body></html>`;
+const page = `<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Shop</title><meta name="viewport" content="width=device-width"></head>
+<body><script type="module" src="/app.js"></script></body>
+</html>`;
 
 interface ProgramOptions {
   url: string;
