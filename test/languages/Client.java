@@ -24,21 +24,26 @@ public class Client {
         String base = System.getenv("GATEWAY_URL");
         String token = System.getenv("GATEWAY_TOKEN");
         var models = gateway.Converter.ModelListFromJsonString(call(base + "/v1/ai/models", token, null));
-        String question = "{\"model\":\"local/echo\",\"messages\":[{\"role\":\"user\",\"content\":\"Good morning\"}]}";
+        String question =
+            "{\"model\":\"local/echo\",\"messages\":[{\"role\":\"user\",\"content\":\"Good morning\"}]}";
         var answer = gateway.Converter.ChatCompletionFromJsonString(
             call(base + "/v1/ai/chat/completions", token, question));
-        var refusal = gateway.Converter.ProblemFromJsonString(call(base + "/v1/ai/models/no%2Fmodel", token, null));
+        var refusal = gateway.Converter.ProblemFromJsonString(
+            call(base + "/v1/ai/models/no%2Fmodel", token, null));
 
         base = System.getenv("AGENT_URL");
         token = System.getenv("AGENT_TOKEN");
         var session = agent.Converter.SessionFromJsonString(
             call(base + "/api/sdk/sessions", token, "{\"title\":\"From Java\"}"));
+        String promptUrl = base + "/api/sdk/sessions/" + session.getID() + "/prompt";
         var receipt = agent.Converter.PromptReceiptFromJsonString(
-            call(base + "/api/sdk/sessions/" + session.getID() + "/prompt", token, "{\"text\":\"Good morning\"}"));
-        var missing = agent.Converter.ProblemFromJsonString(call(base + "/api/sdk/sessions/ses_none", token, null));
+            call(promptUrl, token, "{\"text\":\"Good morning\"}"));
+        var missing = agent.Converter.ProblemFromJsonString(
+            call(base + "/api/sdk/sessions/ses_none", token, null));
 
         Map<String, Object> output = new LinkedHashMap<>();
-        output.put("models", models.getItems().stream().map(model -> model.getID()).collect(Collectors.toList()));
+        output.put(
+            "models", models.getItems().stream().map(model -> model.getID()).collect(Collectors.toList()));
         output.put("text", answer.getChoices().get(0).getMessage().getContent());
         output.put("refusal", refusal.getError().getCode());
         output.put("session", receipt.getSessionID().equals(session.getID()));

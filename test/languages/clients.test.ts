@@ -14,6 +14,7 @@ import { hasProgram } from '../oracles/programs.ts';
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, '../..');
 const folder = path.join(root, 'build/oracles/languages');
+/** The schemas that the programs use, by their document. */
 const types = {
   gateway: ['ModelList', 'ChatCompletion', 'Problem'],
   agent: ['Session', 'PromptReceipt', 'Problem'],
@@ -74,7 +75,7 @@ const expected = {
 };
 const surfaces = ['gateway', 'agent'] as const;
 
-describe('a generated client lists models, calls one, prompts the agent and reads errors', () => {
+describe('a generated client calls both servers', () => {
   test.skipIf(!hasProgram('python3'))('in Python', async () => {
     const target = path.join(folder, 'python');
     for (const surface of surfaces)
