@@ -74,6 +74,14 @@ async function answers(url: string): Promise<boolean> {
   );
 }
 
+/** Whether the command succeeds. */
+function succeeds(command: Promise<unknown>): Promise<boolean> {
+  return command.then(
+    () => true,
+    () => false,
+  );
+}
+
 /** Waits for a server; the error has the log of its container. */
 async function waitForServer(url: string, container: string): Promise<void> {
   await until(() => answers(url), `${url} answers`, 2 * minutes).catch(async (error: unknown) => {
@@ -105,7 +113,7 @@ function environmentOptions(settings: Readonly<Record<string, string>>): string[
   return Object.entries(settings).flatMap(([name, value]) => ['--env', `${name}=${value}`]);
 }
 
-describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, () => {
+describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * minutes }, () => {
   beforeAll(async () => {
     podman = await openPodman();
     await makeProject();
@@ -133,12 +141,13 @@ describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, 
 
   describe('the image', () => {
     let port: number;
-    let places: string[];
+    /** The port and the volume of the image's containers. */
+    let mounts: string[];
     let token: string;
     beforeAll(async () => {
       port = await freePort();
-      places = ['--publish', `127.0.0.1:${port}:43127`, '--volume', 'demo-data:/data'];
-      await startContainer('first', [...places, ...environmentOptions(administrator)]);
+      mounts = ['--publish', `127.0.0.1:${port}:43127`, '--volume', 'demo-data:/data'];
+      await startContainer('first', [...mounts, ...environmentOptions(administrator)]);
       await waitForServer(`${urlOf(port)}/health`, 'first');
       token = await issueUserToken(urlOf(port));
     }, 4 * minutes);
@@ -181,7 +190,7 @@ describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, 
       const { stdout } = await podman.run('inspect', 'first', '--format', '{{.State.ExitCode}}');
       expect(stdout.trim()).toBe('0');
       await podman.run('rm', 'first');
-      await startContainer('second', places);
+      await startContainer('second', mounts);
       await waitForServer(`${urlOf(port)}/ready`, 'second');
       expect(await answerOf(urlOf(port), token)).toMatchObject({ role: 'assistant' });
     });
@@ -259,9 +268,10 @@ describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, 
       await podman.compose(deployment, env, ...files, 'down');
     });
 
-    test('the options in the file let the agent run commands', async () => {
+    test('have options that let the agent run commands', async () => {
       const text = await readFile(join(deployment, 'compose.agent.yaml'), 'utf8');
       const [, options = ''] = /^ +# (security_opt: .*)$/m.exec(text) ?? [];
+      expect(options).not.toBe('');
       const textWithSandbox = text.replace(/^ {4}security_opt: .*$/m, `    ${options}`);
       await writeFile(join(deployment, 'compose.sandbox.yaml'), textWithSandbox);
       const sandboxFiles = ['--file', 'compose.yaml', '--file', 'compose.sandbox.yaml'];
@@ -324,15 +334,7 @@ describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, 
     const evaluate = async (script: string): Promise<string> =>
       exec('node', '--input-type=module', '--eval', script);
     const waitFor = (url: string): Promise<number> =>
-      until(
-        () =>
-          evaluate(`await fetch('${url}')`).then(
-            () => true,
-            () => false,
-          ),
-        `${url} answers`,
-        2 * minutes,
-      );
+      until(() => succeeds(evaluate(`await fetch('${url}')`)), `${url} answers`, 2 * minutes);
     const gateway = 'http://127.0.0.1:43127';
     const cityOf = async (): Promise<unknown> =>
       JSON.parse(await evaluate(`console.log(await (await fetch('${gateway}/v1/cities/current')).text())`));
@@ -344,15 +346,7 @@ describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, 
       await podman.run('build', '--tag', 'localhost/systemd', context);
       const options = ['--detach', '--name', machine, '--systemd', 'always', '--privileged'];
       await podman.run('run', ...options, 'localhost/systemd');
-      await until(
-        () =>
-          exec('systemctl', 'is-system-running').then(
-            () => true,
-            () => false,
-          ),
-        'systemd runs',
-        2 * minutes,
-      );
+      await until(() => succeeds(exec('systemctl', 'is-system-running')), 'systemd runs', 2 * minutes);
       await exec(
         'sh',
         '-c',
@@ -390,7 +384,8 @@ describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, 
       await exec(
         'sh',
         '-c',
-        `umask 077; mkdir -p /etc/townhall; echo AGENT_GATEWAY_TOKEN=${token} > /etc/townhall/notes-agent.env`,
+        'umask 077; mkdir -p /etc/townhall; ' +
+          `echo AGENT_GATEWAY_TOKEN=${token} > /etc/townhall/notes-agent.env`,
       );
       await exec('cp', '/srv/notes/deployment/notes-agent.service', '/etc/systemd/system/');
       await exec('systemctl', 'daemon-reload');
@@ -414,7 +409,7 @@ describe.skipIf(missing !== null)('deployment files', { timeout: 8 * minutes }, 
 });
 
 const postgresDockerfile = `FROM ${baseImage}
-RUN apt-get update && apt-get install --yes --no-install-recommends postgresql && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install --yes --no-install-recommends postgresql
 ENV PATH=/usr/lib/postgresql/15/bin:/usr/bin:/bin PGDATA=/var/lib/postgresql/data
 COPY entry.sh /
 USER postgres
@@ -438,7 +433,7 @@ exec postgres -c 'listen_addresses=*'
 // The settings of the image are those of a container; an empty one counts as absent.
 const systemdDockerfile = `FROM ${image}
 USER root
-RUN apt-get update && apt-get install --yes --no-install-recommends systemd dbus && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install --yes --no-install-recommends systemd dbus
 ENV HOST= PORT= DATABASE_PATH= STORAGE_PATH= JOURNAL_PATH= LOCAL_LOGIN=
 STOPSIGNAL SIGRTMIN+3
 HEALTHCHECK NONE
