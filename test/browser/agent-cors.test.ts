@@ -54,8 +54,15 @@ describe.skipIf(!hasChromium)('an agent under attack by a web page', { timeout: 
 
   const portOf = (url: string): string => new URL(url).port;
 
+  interface PageRequest {
+    method?: string;
+    mode?: 'no-cors';
+    headers?: Record<string, string>;
+    body?: string;
+  }
+
   /** Fetches from the page's script; an opaque answer has status 0, and a withheld one is null. */
-  const fetchFromPage = (path: string, init: RequestInit = {}): Promise<number | null> =>
+  const fetchFromPage = (path: string, init: PageRequest = {}): Promise<number | null> =>
     page.evaluate(
       async ([url, options]) =>
         fetch(url, options).then(
