@@ -76,7 +76,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     await activate(summary);
     const file = page.locator('.changes .file').nth(1);
     await activate(file.locator('summary'));
-    await file.getByText('+export const value5').waitFor();
+    await expect.poll(() => file.innerText()).toContain('+export const value5');
   });
 
   test.each([1280, 390])('fit a window of %i pixels', async (width) => {

@@ -59,11 +59,14 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
     await page.setViewportSize({ width: 1280, height: 800 });
     await rule.getByRole('button', { name: 'Remove' }).click();
     await rule.waitFor({ state: 'detached' });
+    expect(await world.agent.client.permissions.list()).toEqual({ items: [] });
   });
 
   test('ask for an approval again after their removal', async () => {
     await page.goto(`${world.consoleServer.url}/#/chat`);
     await send('Third.');
+    await card().waitFor();
+    expect(await card().innerText()).toContain('echo yes');
     await card().getByRole('button', { name: 'Deny' }).click();
     await page.getByText('Run 3.').waitFor();
   });

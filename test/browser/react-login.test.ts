@@ -86,6 +86,7 @@ describe.skipIf(!hasChromium)('the React example', () => {
     await page.goto(app.address);
     await page.getByRole('button', { name: 'Create an account' }).click();
     await page.getByRole('button', { name: 'Continue with Single sign-on' }).waitFor();
+    expect(await page.getByLabel('Password').count()).toBe(0);
     await page.close();
   });
 
