@@ -132,11 +132,11 @@ describe.skipIf(!hasPython)('the Helm chart', () => {
     expect(stdout).toContain('0 chart(s) failed');
   });
 
-  test('makes the gateway alone by default', async () => {
+  test('has the gateway alone by default', async () => {
     expect(kindsOf(await render([]))).toEqual(['Secret', 'Service', 'StatefulSet']);
   });
 
-  test('makes a budget for replicas and an ingress where it is enabled', async () => {
+  test('has a disruption budget with replicas and an ingress on request', async () => {
     expect(kindsOf(await render([...replicaSettings, 'ingress.enabled=true']))).toEqual([
       'Ingress',
       'PodDisruptionBudget',
@@ -146,7 +146,7 @@ describe.skipIf(!hasPython)('the Helm chart', () => {
     ]);
   });
 
-  test('makes an agent with a network policy', async () => {
+  test('has an agent with a network policy', async () => {
     const objects = (await render(agentSettings)).filter(
       ({ metadata }) => metadata.name === 'shop-notes-agent',
     );
@@ -201,7 +201,7 @@ describe.skipIf(!hasPython)('the Helm chart', () => {
     },
   );
 
-  test('lets the pod of an agent with a sandbox make namespaces', async () => {
+  test('lets an agent with a sandbox create namespaces', async () => {
     const { spec } = await podOf('shop-notes-agent', [...agentSettings, 'agent.sandbox=true']);
     expect(spec).toMatchObject({
       hostUsers: false,
@@ -214,7 +214,7 @@ describe.skipIf(!hasPython)('the Helm chart', () => {
     ['its own values', []],
     ['an agent', agentSettings],
     ['every value', allSettings],
-  ])('makes objects of Kubernetes with %s', async (_name, settings) => {
+  ])('fits the types and schemas of Kubernetes with %s', async (_name, settings) => {
     const objects = await render(settings);
     expect(await compile(objects)).toBe('');
     for (const object of objects) {

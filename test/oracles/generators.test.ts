@@ -95,7 +95,7 @@ function withoutOpenConstants(file: string): unknown {
   });
 }
 
-describe.each(surfaces)('from the document of the %s', (surface) => {
+describe.each(surfaces)('generated code for the document of the %s', (surface) => {
   test('openapi-typescript makes types that compile', async () => {
     const types = await generateFile('openapi-typescript', 'bin/cli.js', { surface, file: 'types.ts' });
     expect(types).toContain('export interface operations');

@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 
 /** Whether the program can be started. Tests that need it are skipped otherwise. */
-export function hasProgram(name: string, versionWords: readonly string[] = ['--version']): boolean {
-  const words = name === 'go' ? ['version'] : versionWords;
-  return spawnSync(name, words, { stdio: 'ignore' }).status === 0;
+export function hasProgram(name: string): boolean {
+  const versionArgument = name === 'go' ? 'version' : '--version';
+  return spawnSync(name, [versionArgument], { stdio: 'ignore' }).status === 0;
 }

@@ -9,10 +9,12 @@ import { adaptSample, prepareSample, runCurl, sampleAgent, sampleTokens } from '
 import { sampledOperations } from '../docs/sampled-operations.ts';
 import { startSampleServers, type SampleServers } from '../docs/sample-servers.ts';
 import { freePort } from '../support/free-port.ts';
+import { until } from '../support/until.ts';
 import { installTool } from './packages.ts';
 
 const root = path.join(import.meta.dirname, '../..');
 const folder = mkdtempSync(path.join(root, 'build/proxied-'));
+const startMs = 100_000;
 const processes: ChildProcess[] = [];
 const proxies = new Map<string, string>();
 let servers: SampleServers;
@@ -44,13 +46,15 @@ async function startProxy(tool: string, surface: string): Promise<string> {
   processes.push(child);
   const url = `http://127.0.0.1:${port}`;
   // It has no ready signal that another process could wait for.
-  for (let attempt = 0; attempt < 400; attempt += 1) {
-    const answer = await fetch(`${url}/health`).catch(() => undefined);
-    await answer?.body?.cancel();
-    if (answer !== undefined) return url;
-    await new Promise((resolve) => setTimeout(resolve, 250));
-  }
-  throw new Error(`Prism does not listen at ${url}.`);
+  await until(() => answers(`${url}/health`), `Prism listens at ${url}`, startMs);
+  return url;
+}
+
+/** Whether a server answers with any status. */
+async function answers(url: string): Promise<boolean> {
+  const response = await fetch(url).catch(() => undefined);
+  await response?.body?.cancel();
+  return response !== undefined;
 }
 
 async function stop(child: ChildProcess): Promise<void> {
@@ -80,11 +84,11 @@ describe('Prism between a caller and the servers', () => {
       .map(({ source }) => [`${entry.surface} ${entry.id}`, entry, source] as const),
   );
 
-  test('covers every operation that has a sample', () => {
+  test('receives the samples of most operations', () => {
     expect(samples.length).toBeGreaterThan(130);
   });
 
-  test.each(samples)('finds nothing wrong: %s', async (_title, entry, source) => {
+  test.each(samples)('finds no violation in %s', async (_title, entry, source) => {
     const preparation = await prepareSample(servers, entry);
     const proxy = proxies.get(entry.surface) ?? '';
     const text = adaptSample(source, servers, entry, preparation).replaceAll(
