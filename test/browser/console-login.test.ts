@@ -10,7 +10,7 @@ import { startPageServer, type PageServer } from './page-server.ts';
 
 describe.skipIf(!hasChromium)('the credential of a console page', () => {
   let world: ConsoleBrowser;
-  let neighbour: PageServer;
+  let otherServer: PageServer;
   let context: BrowserContext;
   let page: Page;
   /** Headers of every request that reaches the other port. */
@@ -18,13 +18,13 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
 
   beforeAll(async () => {
     world = await openConsoleBrowser();
-    neighbour = await startPageServer(({ headers }) => {
+    otherServer = await startPageServer(({ headers }) => {
       receivedHeaders.push(headers);
-      return '<!doctype html><title>A neighbour</title>';
+      return '<!doctype html><title>Another server</title>';
     });
   });
   afterAll(async () => {
-    neighbour?.close();
+    otherServer?.close();
     await world?.close();
   });
   beforeEach(async () => {
@@ -44,7 +44,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
 
   test('never reaches another port of this machine', async () => {
     const otherPage = await context.newPage();
-    await otherPage.goto(neighbour.origin);
+    await otherPage.goto(otherServer.origin);
     const carriedState = await otherPage.evaluate(() =>
       JSON.stringify({ ...localStorage, ...sessionStorage, cookie: document.cookie }),
     );
@@ -108,12 +108,12 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   });
 
   test('is missing in a profile that used no code', async () => {
-    const stranger = await world.browser.newContext();
-    const otherPage = await stranger.newPage();
+    const otherContext = await world.browser.newContext();
+    const otherPage = await otherContext.newPage();
     await otherPage.goto(`${world.consoleServer.url}/#/sessions`);
     await otherPage.getByRole('heading', { name: 'You are not signed in' }).waitFor();
     await otherPage.getByText('Press Enter in the terminal').waitFor();
     expect(await otherPage.evaluate(() => localStorage.length)).toBe(0);
-    await stranger.close();
+    await otherContext.close();
   });
 });

@@ -132,11 +132,11 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.getByRole('heading', { name: 'What should the agent do?' }).waitFor();
       await page.getByText('here', { exact: true }).waitFor();
       await picture('1-first');
-      const stranger = await browser.newContext();
-      const otherPage = await stranger.newPage();
+      const otherContext = await browser.newContext();
+      const otherPage = await otherContext.newPage();
       expect((await otherPage.goto(address))?.status()).toBe(401);
       await otherPage.getByRole('heading', { name: 'You are not signed in' }).waitFor();
-      await stranger.close();
+      await otherContext.close();
     });
 
     // Browsers send cookies to every port of a host.

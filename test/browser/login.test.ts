@@ -19,11 +19,11 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
   let mailbox: Mailbox;
   let browser: Browser;
   let shop: PageServer;
-  let stranger: PageServer;
+  let otherSite: PageServer;
 
   beforeAll(async () => {
     mailbox = await startMailbox();
-    [shop, stranger] = await Promise.all([startShop(), startShop()]);
+    [shop, otherSite] = await Promise.all([startShop(), startShop()]);
     world = await startGateway({
       withAdmin: true,
       env: { SMTP_URL: mailbox.url, MAIL_FROM: 'login@shop.example' },
@@ -40,7 +40,7 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
     await world?.close();
     await mailbox?.close();
     shop?.close();
-    stranger?.close();
+    otherSite?.close();
   });
 
   async function open(origin: string): Promise<Page> {
@@ -106,7 +106,7 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
   });
 
   test('reads no answer from another origin', async () => {
-    const page = await open(stranger.origin);
+    const page = await open(otherSite.origin);
     expect(await ask(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
     expect(
       await ask(page, '/v1/accounts/login/start', { provider: 'email_code', bureau_id: 'shop' }),
