@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createAgentClient } from '@townhall/agent';
 import { createGatewayClient } from '@townhall/gateway';
-import type { Browser, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { townhall } from '../cli/townhall.ts';
 import { hasChromium, launchChromium } from '../support/chromium.ts';
 
@@ -132,7 +132,7 @@ async function takeConsolePictures({ consoleLink }: Edition, sessionId: string):
 }
 
 async function openPage(colorScheme: 'light' | 'dark'): Promise<Page> {
-  const context = await (browser as Browser).newContext({ viewport, colorScheme, reducedMotion: 'reduce' });
+  const context = await browser.newContext({ viewport, colorScheme, reducedMotion: 'reduce' });
   return context.newPage();
 }
 
@@ -147,8 +147,7 @@ async function showDefaultPort(page: Page, gatewayUrl: string): Promise<void> {
 
 async function takePicture(page: Page, name: string, scheme: 'light' | 'dark'): Promise<void> {
   await page.evaluate(() => document.fonts.ready);
-  await page.waitForTimeout(300);
-  const webp = await toWebp(await page.screenshot());
+  const webp = await toWebp(await page.screenshot({ animations: 'disabled' }));
   await writeFile(join(target, `${name}${scheme === 'dark' ? '-dark' : ''}.webp`), webp);
   console.log(`${name} ${scheme}: ${webp.byteLength} bytes`);
 }
