@@ -141,70 +141,76 @@ interface SessionInbox extends Omit<Inbox<FeedItem>, 'push' | 'wake'> {
 const eventOverheadBytes = 200;
 const deltaOverheadBytes = 250;
 
+/** What the inbox has delivered, of a session whose log ends at `headSeq`. */
+interface InboxPosition {
+  isLive: boolean;
+  isRemoved: boolean;
+  headSeq: number;
+  deliveredSeq: number;
+}
+
 function openInbox(
   feed: Pick<LiveFeed, 'subscribe'>,
   sessionKey: string,
   options: Omit<InboxOptions, 'isDue'>,
 ): SessionInbox {
-  let isLive = false;
-  let isRemoved = false;
-  let headSeq = 0;
-  let deliveredSeq = 0;
-  const inbox = createInbox<FeedItem>({ ...options, isDue: () => !isLive || isRemoved });
-
-  function deliver(event: StoredEvent): void {
-    headSeq = Math.max(headSeq, event.seq);
-    if (!isLive || event.seq <= deliveredSeq) return;
-    if (event.seq !== deliveredSeq + 1) {
-      isLive = false;
-      return;
-    }
-    deliveredSeq = event.seq;
-    inbox.push([event], event.json.length + eventOverheadBytes);
-  }
-
-  function advanceHead(seq: number | undefined): void {
-    if (seq === undefined) {
-      isRemoved = true;
-    } else {
-      // The poll of other processes repeats the head; waking for that would put off every heartbeat.
-      if (seq <= headSeq) return;
-      headSeq = seq;
-      if (seq > deliveredSeq) isLive = false;
-    }
-    inbox.wake();
-  }
-
+  const position: InboxPosition = { isLive: false, isRemoved: false, headSeq: 0, deliveredSeq: 0 };
+  const inbox = createInbox<FeedItem>({ ...options, isDue: () => !position.isLive || position.isRemoved });
+  const onHead = (seq: number | undefined): void => {
+    if (advanceHead(position, seq)) inbox.wake();
+  };
   const unsubscribe = feed.subscribe(sessionKey, {
     onEvents(events) {
-      events.forEach(deliver);
+      for (const event of events)
+        if (acceptEvent(position, event)) inbox.push([event], event.json.length + eventOverheadBytes);
       inbox.wake();
     },
     onDelta(delta) {
-      if (isLive) inbox.push([delta], delta.text.length + deltaOverheadBytes);
+      if (position.isLive) inbox.push([delta], delta.text.length + deltaOverheadBytes);
     },
     onToolDelta(delta) {
-      if (isLive) inbox.push([delta], delta.delta.length + deltaOverheadBytes);
+      if (position.isLive) inbox.push([delta], delta.delta.length + deltaOverheadBytes);
     },
-    onHead: advanceHead,
-    onRemoved: () => advanceHead(undefined),
+    onHead,
+    onRemoved: () => onHead(undefined),
   });
-
   return {
     ...inbox,
-    headSeq: () => headSeq,
-    advanceHead,
-    isLive: () => isLive,
-    isRemoved: () => isRemoved,
+    headSeq: () => position.headSeq,
+    advanceHead: onHead,
+    isLive: () => position.isLive,
+    isRemoved: () => position.isRemoved,
     goLive(lastSeq) {
-      isLive = true;
-      deliveredSeq = lastSeq;
+      position.isLive = true;
+      position.deliveredSeq = lastSeq;
     },
     close() {
       unsubscribe();
       inbox.close();
     },
   };
+}
+
+/** Whether the event is the next one of a live reader. A gap ends the live delivery. */
+function acceptEvent(position: InboxPosition, { seq }: StoredEvent): boolean {
+  position.headSeq = Math.max(position.headSeq, seq);
+  if (!position.isLive || seq <= position.deliveredSeq) return false;
+  position.isLive = seq === position.deliveredSeq + 1;
+  if (position.isLive) position.deliveredSeq = seq;
+  return position.isLive;
+}
+
+/** Whether the reader has something to do. The seq is undefined for a session that was removed. */
+function advanceHead(position: InboxPosition, seq: number | undefined): boolean {
+  if (seq === undefined) {
+    position.isRemoved = true;
+    return true;
+  }
+  // The poll of other processes repeats the head; waking for that would put off every heartbeat.
+  if (seq <= position.headSeq) return false;
+  position.headSeq = seq;
+  if (seq > position.deliveredSeq) position.isLive = false;
+  return true;
 }
 
 /** Encodes events as frames and tracks the seq and the text that the reader has. */
