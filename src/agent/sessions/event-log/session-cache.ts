@@ -2,7 +2,7 @@
 // The row saves a SELECT FOR UPDATE per write and is never trusted: a write that was
 // planned from it carries `expectedSeq`, and every change of the row raises that.
 // The conversation never becomes wrong, only incomplete, since a log only grows.
-import { createLruCache } from '../../../kernel/cache.ts';
+import { createLruCache, type LruCache } from '../../../kernel/cache.ts';
 import { applyEvent, type ConversationProjection } from './conversation.ts';
 import type { StoredEvent } from './events.ts';
 import type { SessionLocator, SessionRecord } from './session-store.ts';
@@ -37,46 +37,17 @@ interface Entry {
 const capacity = 4_000_000;
 const baseWeight = 2_000;
 
+interface CacheState {
+  readonly entries: LruCache<string, Entry>;
+  /** The keys of cached records by the names of their locators. */
+  readonly keys: Map<string, string>;
+}
+
 export function createSessionCache(): SessionCache {
   const keys = new Map<string, string>();
-  const entries = createLruCache<string, Entry>({ capacity, onEvict: (_key, entry) => unlink(entry) });
-
-  function unlink({ record }: Entry): void {
-    if (record === null) return;
-    for (const name of locatorNames(record)) if (keys.get(name) === record.key) keys.delete(name);
-  }
-
-  function put(sessionKey: string, change: Partial<Entry>): void {
-    const empty: Entry = { record: null, conversation: null };
-    const { record, conversation } = { ...empty, ...entries.peek(sessionKey), ...change };
-    entries.set(sessionKey, { record, conversation }, baseWeight + (conversation?.length ?? 0));
-  }
-
-  function dropRecord(sessionKey: string): void {
-    const entry = entries.peek(sessionKey);
-    if (!entry) return;
-    unlink(entry);
-    entry.record = null;
-  }
-
-  function applyAppend({ append: { sessionKey, events, change = {} }, headSeq }: AppliedAppend): void {
-    const record = entries.peek(sessionKey)?.record;
-    if (!record) return;
-    // Another process wrote in between, or the events changed members that are not in `change`.
-    if (record.headSeq + events.length !== headSeq || events.some(({ type }) => type.startsWith('session.')))
-      return dropRecord(sessionKey);
-    record.headSeq = headSeq;
-    applyChange(record, change);
-  }
-
-  function applyToConversation(event: StoredEvent): void {
-    const conversation = entries.peek(event.sessionKey)?.conversation;
-    // Events before this one are missing; the next reader loads them from the database.
-    if (conversation?.upToSeq !== event.seq - 1) return;
-    addToConversation(conversation, event);
-    put(event.sessionKey, { conversation });
-  }
-
+  const onEvict = (_key: string, entry: Entry): void => unlink(keys, entry);
+  const entries = createLruCache<string, Entry>({ capacity, onEvict });
+  const cache: CacheState = { entries, keys };
   return {
     record(locator) {
       const key = 'key' in locator ? locator.key : keys.get(nameOf(locator));
@@ -86,21 +57,60 @@ export function createSessionCache(): SessionCache {
     putRecord(session) {
       // The lineage of a fork becomes empty without an event when its ancestors are copied.
       if (session.lineage.length > 0) return;
-      dropRecord(session.key);
-      put(session.key, { record: { ...session } });
+      dropRecord(cache, session.key);
+      put(cache, session.key, { record: { ...session } });
       for (const name of locatorNames(session)) keys.set(name, session.key);
     },
     conversation: (sessionKey) => entries.get(sessionKey)?.conversation ?? undefined,
-    putConversation: (sessionKey, conversation) => put(sessionKey, { conversation }),
+    putConversation: (sessionKey, conversation) => put(cache, sessionKey, { conversation }),
     apply(events, applied) {
-      applied.forEach(applyAppend);
-      events.forEach(applyToConversation);
+      for (const append of applied) applyAppend(cache, append);
+      for (const event of events) applyToConversation(cache, event);
     },
     delete(sessionKey) {
-      dropRecord(sessionKey);
+      dropRecord(cache, sessionKey);
       entries.delete(sessionKey);
     },
   };
+}
+
+function put({ entries }: CacheState, sessionKey: string, change: Partial<Entry>): void {
+  const empty: Entry = { record: null, conversation: null };
+  const { record, conversation } = { ...empty, ...entries.peek(sessionKey), ...change };
+  entries.set(sessionKey, { record, conversation }, baseWeight + (conversation?.length ?? 0));
+}
+
+function dropRecord({ entries, keys }: CacheState, sessionKey: string): void {
+  const entry = entries.peek(sessionKey);
+  if (!entry) return;
+  unlink(keys, entry);
+  entry.record = null;
+}
+
+function unlink(keys: CacheState['keys'], { record }: Entry): void {
+  if (record === null) return;
+  for (const name of locatorNames(record)) if (keys.get(name) === record.key) keys.delete(name);
+}
+
+function applyAppend(
+  cache: CacheState,
+  { append: { sessionKey, events, change = {} }, headSeq }: AppliedAppend,
+): void {
+  const record = cache.entries.peek(sessionKey)?.record;
+  if (!record) return;
+  // Another process wrote in between, or the events changed members that are not in `change`.
+  if (record.headSeq + events.length !== headSeq || events.some(({ type }) => type.startsWith('session.')))
+    return dropRecord(cache, sessionKey);
+  record.headSeq = headSeq;
+  applyChange(record, change);
+}
+
+function applyToConversation(cache: CacheState, event: StoredEvent): void {
+  const conversation = cache.entries.peek(event.sessionKey)?.conversation;
+  // Events before this one are missing; the next reader loads them from the database.
+  if (conversation?.upToSeq !== event.seq - 1) return;
+  addToConversation(conversation, event);
+  put(cache, event.sessionKey, { conversation });
 }
 
 function applyChange(record: SessionRecord, change: SessionChange): void {
