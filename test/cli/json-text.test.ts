@@ -112,7 +112,15 @@ describe('a block of lines', () => {
       'models:',
     );
     expect(text).toBe(
-      'models:\n    # >>> townhall connect\n    - name: b\n      model: c\n    # <<< townhall connect\n    - name: a # mine\nrules: []\n',
+      [
+        'models:',
+        '    # >>> townhall connect',
+        '    - name: b',
+        '      model: c',
+        '    # <<< townhall connect',
+        '    - name: a # mine',
+        'rules: []\n',
+      ].join('\n'),
     );
   });
 

@@ -49,7 +49,8 @@ describe('values', () => {
     const body = { nested: [1, 'two', null, { three: 'ü"\\' }] };
     const [row] = await sql`
       select ${sql.json(body)}::jsonb as body, ${['a', 'b,c', '"d"']}::text[] as tags,
-        ${time}::timestamptz as time, ${Buffer.from([0, 1, 255])}::bytea as bytes, ${null}::text as nothing, ${true}::boolean as yes`;
+        ${time}::timestamptz as time, ${Buffer.from([0, 1, 255])}::bytea as bytes,
+        ${null}::text as nothing, ${true}::boolean as yes`;
     expect(row).toEqual({
       body,
       tags: ['a', 'b,c', '"d"'],
@@ -78,8 +79,9 @@ describe('values', () => {
     const [row] = await sql`
       select ${values.numbers}::int4[] as numbers, ${values.bigints}::int8[] as bigints,
         ${values.yes}::boolean[] as yes, ${values.times}::timestamptz[] as times,
-        ${values.odd}::text[] as odd, ${values.nested}::int4[] as nested, ${values.none}::text[] as none, ${sql.array(['x', 'y'])}::text[] as helped`;
-    expect(row).toEqual({ ...values, helped: ['x', 'y'] });
+        ${values.odd}::text[] as odd, ${values.nested}::int4[] as nested,
+        ${values.none}::text[] as none, ${sql.array(['x', 'y'])}::text[] as array`;
+    expect(row).toEqual({ ...values, array: ['x', 'y'] });
     expect(await sql`select ${[null, 'x'] as string[]}::text[] as list`).toEqual([{ list: [null, 'x'] }]);
     expect(await sql`select n from generate_series(1::int8, 4) n where n = any(${[2n, 3n]})`).toEqual([
       { n: 2n },
