@@ -19,7 +19,7 @@ import { startServer } from '../support/postgres-server.ts';
 import { startProvider } from '../support/provider.ts';
 import { median } from './statistics.ts';
 
-/** The limit for streams; docs/decisions/first-byte has the reasons. */
+/** The limit for streams; docs/decisions/2026-11-21-first-byte.md has the reasons. */
 const maxAddedMs = 1;
 const gatewayFile = join(import.meta.dirname, 'gateway-process.ts');
 
