@@ -136,7 +136,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       const otherPage = await otherContext.newPage();
       expect((await otherPage.goto(address))?.status()).toBe(401);
       await otherPage.getByRole('heading', { name: 'You are not signed in' }).waitFor();
-      await stranger.close();
+      await otherContext.close();
     });
 
     // Browsers send cookies to every port of a host.
