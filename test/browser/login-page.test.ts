@@ -186,11 +186,11 @@ describe.skipIf(!hasChromium)('the login page', () => {
     });
 
     test('offers the sign-in again after a refusal at the provider', async () => {
-      oidc.refuses = true;
+      oidc.deniesLogin = true;
       const { page } = await openFromApp();
       await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
       await page.getByText('The sign-in was cancelled.').waitFor();
-      oidc.refuses = false;
+      oidc.deniesLogin = false;
       await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
       await waitForGreeting(page, 'Grace Hopper');
       expect(page.url()).toBe(app.address);

@@ -276,7 +276,7 @@ describe('the request guard', () => {
     );
 
   test('refuses foreign hosts, origins and sites even with a key', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const code = new URL(testConsole.console.loginUrl());
     for (const [name, headers] of Object.entries(foreignHeaders(new URL(testConsole.url)))) {
       for (const [method, path] of [
@@ -311,7 +311,7 @@ describe('the request guard', () => {
     ['the site of an address bar', [['Sec-Fetch-Site', 'none']], 403],
     ['the same site', [['Sec-Fetch-Site', 'same-origin']], 200],
   ])('answers a call with %s', async (_origin, headers, status) => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const authorization: [string, string] = ['Authorization', `Bearer ${key}`];
     const answer = await send('POST', '/call/sessions.list', [ownHost(), authorization, ...headers]);
     expect(answer.status).toBe(status);
@@ -319,7 +319,7 @@ describe('the request guard', () => {
   });
 
   test('accepts a call with the origin of its page', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const headers: [string, string][] = [
       ownHost(),
       ['Authorization', `Bearer ${key}`],
@@ -376,7 +376,7 @@ describe('the request guard', () => {
 
 describe('a forwarded call', () => {
   test('carries the agent’s current token', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 200, body: { items: [], nextCursor: null } }));
     const answer = await testConsole.call('sessions.list', { limit: 3 }, key);
     expect([answer.status, await answer.json()]).toEqual([200, { items: [], nextCursor: null }]);
@@ -412,19 +412,19 @@ describe('a forwarded call', () => {
     ['sessions.list', [], {}, 400],
     ['sessions.list', {}, { 'content-type': 'text/plain' }, 415],
   ])('is refused as %s with %j and the headers %j', async (operation, members, headers, status) => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     expect((await testConsole.call(operation, members, key, headers)).status).toBe(status);
     expect(agent.requests).toEqual([]);
   });
 
   test('cannot leave its path', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     await testConsole.call('sessions.get', { sessionId: '../../status?x=1' }, key);
     expect(agent.requests[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
   });
 
   test('is refused by GET', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const response = await fetch(`${testConsole.url}/call/sessions.list`, { headers: bearer(key) });
     expect([response.status, response.headers.get('allow')]).toEqual([405, 'POST']);
   });
@@ -439,7 +439,7 @@ describe('a forwarded call', () => {
   };
 
   test('returns the agent’s error with details and request id', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 400, body: { success: false, error: agentError } }));
     const answer = await testConsole.call('services.callCommand', { serviceName: 'web', command: 'x' }, key);
     const { type: _type, ...error } = agentError;
@@ -448,7 +448,7 @@ describe('a forwarded call', () => {
 
   // With 401 the page would take its own key for invalid.
   test('is 502 when the agent refuses the token', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 401, body: { error: { ...agentError, code: 'invalid_token' } } }));
     const response = await testConsole.call('sessions.list', {}, key);
     expect([response.status, await response.json()]).toMatchObject([
@@ -458,7 +458,7 @@ describe('a forwarded call', () => {
   });
 
   test('is 503 when the agent does not answer', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     await agent.close();
     const response = await testConsole.call('sessions.list', {}, key);
     expect([response.status, await response.json()]).toMatchObject([
@@ -534,7 +534,7 @@ describe('the stream of a session', () => {
   test.each(['session=..', 'session=s&after=-1', 'session=s&after=x', ''])(
     'is refused for the query %j',
     async (query) => {
-      expect((await open(query, bearer(await testConsole.enter()))).status).toBe(400);
+      expect((await open(query, bearer(await testConsole.logIn()))).status).toBe(400);
       expect(agent.requests).toEqual([]);
     },
   );
@@ -592,7 +592,7 @@ describe('console.overview', () => {
 
   test('describes the agent and its variant', async () => {
     answerAsClassic();
-    expect(await readAgentState(await testConsole.enter())).toEqual({
+    expect(await readAgentState(await testConsole.logIn())).toEqual({
       state: 'here',
       url: agent.url,
       name: 'clerk',
@@ -602,7 +602,7 @@ describe('console.overview', () => {
   });
 
   test('reports a token that the agent refuses, until the agent accepts it', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 401, body: problem('invalid_token') }));
     expect(await readAgentState(key)).toMatchObject({
       state: 'refused',
@@ -613,7 +613,7 @@ describe('console.overview', () => {
   });
 
   test('reports a missing token file, until it is there', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     answerAsClassic();
     await rm(tokenFile);
     expect(await readAgentState(key)).toMatchObject({
@@ -626,7 +626,7 @@ describe('console.overview', () => {
 
   test('reports an agent that does not answer', async () => {
     await agent.close();
-    expect(await readAgentState(await testConsole.enter())).toMatchObject({
+    expect(await readAgentState(await testConsole.logIn())).toMatchObject({
       state: 'away',
       message: 'The agent does not answer.',
     });
@@ -679,7 +679,7 @@ describe('console.runs', () => {
     { sessionId: 's', runIds: [1] },
     { sessionId: 's', runIds: Array.from({ length: 101 }, () => 'a') },
   ])('refuses the members %j', async (members) => {
-    const answer = await testConsole.call('console.runs', members, await testConsole.enter());
+    const answer = await testConsole.call('console.runs', members, await testConsole.logIn());
     expect([answer.status, await answer.json()]).toMatchObject([400, { error: { code: 'invalid_request' } }]);
     expect(agent.requests).toEqual([]);
   });

@@ -20,6 +20,8 @@ async function start(env: Record<string, string>, withAdmin = false): Promise<Ga
 const get = (url: string, path: string, headers: Record<string, string> = {}) =>
   fetch(url + path, { headers });
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+
+/** The number of answers with each status. */
 async function countStatuses(answers: Promise<Response>[]): Promise<Record<number, number>> {
   const counts: Record<number, number> = {};
   for (const { status } of await Promise.all(answers)) counts[status] = (counts[status] ?? 0) + 1;
@@ -39,41 +41,41 @@ async function exhaustLimit({ url, userToken }: GatewayWorld): Promise<Response>
 }
 
 describe('the limit of requests', () => {
-  test('of a user is in the headers of an answer', async () => {
+  test('of a user is in the headers of each answer', async () => {
     const { url, userToken } = await start({ RATE_LIMIT_USER: '20' });
     const { headers } = await get(url, '/v1/accounts/me', bearer(userToken));
     expect(headers.get('ratelimit-policy')).toBe('"user";q=20;w=60');
     expect(headers.get('ratelimit')).toMatch(/^"user";r=19;t=\d+$/);
   });
 
-  test('of a user is refused with Retry-After', async () => {
+  test('of a user admits its number of requests at once', async () => {
     const { url, userToken } = await start({ RATE_LIMIT_USER: '20' });
     const counts = await countStatuses(
       Array.from({ length: 30 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
     );
     expect(counts[200]).toBeGreaterThanOrEqual(20);
+    // On a busy machine the bucket gains a few requests meanwhile, one every three seconds.
     expect(counts[200]).toBeLessThanOrEqual(24);
-    // The bucket gains a request every three seconds, so the next request may pass and the one
-    // after it is refused.
-    let response = await get(url, '/v1/accounts/me', bearer(userToken));
-    for (let attempt = 0; attempt < 5 && response.status !== 429; attempt += 1)
-      response = await get(url, '/v1/accounts/me', bearer(userToken));
-    expect(response.status).toBe(429);
+    expect(counts[429]).toBe(30 - (counts[200] ?? 0));
+  });
+
+  test('of a user answers 429 with Retry-After', async () => {
+    const response = await exhaustLimit(await start({ RATE_LIMIT_USER: '20' }));
     expect(await response.json()).toMatchObject({
       error: { type: 'rate_limit_error', code: 'rate_limited' },
     });
-    const [, resetSeconds] = /;r=0;t=(\d+)$/.exec(response.headers.get('ratelimit') ?? '') ?? [];
-    expect(Number(response.headers.get('retry-after'))).toBeGreaterThanOrEqual(Number(resetSeconds));
-    expect(response.headers.get('x-should-retry')).toBeNull();
+    const { headers } = response;
+    const [, resetSeconds] = /;r=0;t=(\d+)$/.exec(headers.get('ratelimit') ?? '') ?? [];
+    expect(Number(headers.get('retry-after'))).toBeGreaterThanOrEqual(Number(resetSeconds));
+    expect(headers.get('x-should-retry')).toBeNull();
   });
 
-  test('of a user affects neither health checks nor other callers', async () => {
-    const { url, userToken } = await start({ RATE_LIMIT_USER: '1' });
-    const getMe = () => get(url, '/v1/accounts/me', bearer(userToken));
-    expect((await countStatuses(Array.from({ length: 5 }, getMe)))[429]).toBeGreaterThan(0);
-    expect((await get(url, '/health')).status).toBe(200);
-    expect((await get(url, '/ready')).headers.get('ratelimit')).toBeNull();
-    expect((await get(url, '/v1/accounts/providers')).status).toBe(400);
+  test('of a user affects neither health nor guests', async () => {
+    const gateway = await start({ RATE_LIMIT_USER: '20' });
+    await exhaustLimit(gateway);
+    expect((await get(gateway.url, '/health')).status).toBe(200);
+    expect((await get(gateway.url, '/ready')).headers.get('ratelimit')).toBeNull();
+    expect((await get(gateway.url, '/v1/accounts/providers')).status).toBe(400);
   });
 
   test('of a user counts all of their tokens together', async () => {
@@ -117,13 +119,10 @@ describe('the limit of requests', () => {
   test('of a Bureau applies to each of its users', async () => {
     const { url, userToken, admin } = await start({ RATE_LIMIT_USER: '600' }, true);
     await admin.bureaus.updateBureau({ bureau_id: 'local', limits: { requests_per_minute: 3 } });
-    const readPolicy = async () =>
-      (await get(url, '/v1/accounts/me', bearer(userToken))).headers.get('ratelimit-policy');
-    await expect.poll(readPolicy).toBe('"user";q=3;w=60');
-    const counts = await countStatuses(
-      Array.from({ length: 8 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
-    );
-    expect(counts[200] ?? 0).toBeLessThanOrEqual(3);
+    const readMine = () => get(url, '/v1/accounts/me', bearer(userToken));
+    await expect.poll(async () => (await readMine()).headers.get('ratelimit-policy')).toBe('"user";q=3;w=60');
+    const counts = await countStatuses(Array.from({ length: 8 }, readMine));
+    expect(counts[429]).toBeGreaterThanOrEqual(5);
   });
 
   test('of logins is ten a minute per address', async () => {
@@ -158,12 +157,8 @@ describe('the limit of requests', () => {
         ),
       ),
     );
-    const unauthorizedAnswers = outcomes.filter(
-      (outcome) =>
-        outcome.status === 'rejected' && (outcome.reason as { code: string }).code === 'invalid_credentials',
-    );
-    expect(unauthorizedAnswers.length).toBeGreaterThan(0);
-    expect(unauthorizedAnswers.length).toBeLessThanOrEqual(10);
+    expect(new Set(codes)).toEqual(new Set(['invalid_credentials', 'rate_limited']));
+    expect(codes.filter((code) => code === 'invalid_credentials').length).toBeLessThanOrEqual(10);
   });
 });
 
@@ -182,8 +177,8 @@ describe('the address of a client', () => {
   test('is the peer’s own unless a proxy is trusted', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3' });
     const counts = await countStatuses(
-      Array.from({ length: 6 }, (_, index) =>
-        get(url, '/v1/accounts/providers', { 'x-forwarded-for': `198.51.100.${index}` }),
+      Array.from({ length: 6 }, (_, n) =>
+        get(url, '/v1/accounts/providers', { 'x-forwarded-for': `198.51.100.${n}` }),
       ),
     );
     expect(counts).toEqual({ 400: 3, 429: 3 });
@@ -197,24 +192,24 @@ describe('the address of a client', () => {
     });
     // Each request occupies a slot, since its body never arrives.
     const openStreams = Array.from({ length: 100 }, () => {
-      const abort = new AbortController();
+      const gate = new AbortController();
       const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('{')) });
       const call = fetch(`${url}/v1/accounts/login/start`, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'x-forwarded-for': '198.51.100.9' },
         body,
         duplex: 'half',
-        signal: abort.signal,
-      } as RequestInit).catch(() => undefined);
-      return { abort, call };
+        signal: gate.signal,
+      } as RequestInit);
+      return { gate, call };
     });
-    const statusOfClient = async () =>
-      (await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.9' })).status;
-    await expect.poll(statusOfClient).toBe(429);
-    expect((await get(url, '/nothing', { 'x-forwarded-for': '198.51.100.10' })).status).toBe(404);
-    for (const { abort } of openStreams) abort.abort();
-    await Promise.all(openStreams.map(({ call }) => call));
-    await expect.poll(statusOfClient).toBe(404);
+    const statusFor = async (address: string) =>
+      (await get(url, '/nothing', { 'x-forwarded-for': address })).status;
+    await expect.poll(() => statusFor('198.51.100.9')).toBe(429);
+    expect(await statusFor('198.51.100.10')).toBe(404);
+    for (const { gate } of openStreams) gate.abort();
+    await Promise.allSettled(openStreams.map(({ call }) => call));
+    await expect.poll(() => statusFor('198.51.100.9')).toBe(404);
   });
 });
 
@@ -229,8 +224,8 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('the limit of tw
       const policy = { name: 'user', perMinute: 600 };
       const startedMs = performance.now();
       const results = await Promise.all(
-        Array.from({ length: 2_000 }, async (_, index) =>
-          (replicas[index % 2] as (typeof replicas)[number]).take('somebody', policy),
+        Array.from({ length: 2_000 }, async (_, n) =>
+          (replicas[n % 2] as (typeof replicas)[number]).take('somebody', policy),
         ),
       );
       const allowedCount = results.filter(({ isAllowed }) => isAllowed).length;

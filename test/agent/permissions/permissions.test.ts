@@ -356,7 +356,7 @@ describe('a plugin whose permission function fails', () => {
     ['returns no list', 'object'],
     ['returns a path that is no text', 'number'],
   ])('requests an approval when it %s', async (_failure, action) => {
-    const agent = await world.start({ needs: { plugins: [brokenPlugin] } });
+    const agent = await world.start({ createOptions: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'broken', effect: 'allow' });
     expect(await callTool(agent, 's', `broken_${action}`, {})).toContain('needs an approval');

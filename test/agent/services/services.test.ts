@@ -105,7 +105,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
       gatewayUrl: gateway.url,
       variant,
       settings: { pluginConfig: config, commandTimeoutMs: 2_000 },
-      needs: { plugins: [plugin] },
+      createOptions: { plugins: [plugin] },
     });
   });
   afterAll(() => agent.close());

@@ -68,7 +68,7 @@ function readPages(count: number, length?: number): (request: StreamRequest) => 
 
 /** A client of a new agent with a session `s`. */
 async function startSession(plugins: readonly Plugin[] = []): Promise<AgentClient> {
-  const { client } = await world.start({ needs: { plugins } });
+  const { client } = await world.start({ createOptions: { plugins } });
   await client.sessions.create({ id: 's' });
   return client;
 }

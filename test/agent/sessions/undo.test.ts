@@ -48,7 +48,7 @@ async function startWith(
     next += 1;
     return calls({ ...tool, id: `call_${next}` });
   });
-  const agent = await world.start({ needs: { plugins: [createWorker(act)] } });
+  const agent = await world.start({ createOptions: { plugins: [createWorker(act)] } });
   await put(agent, files);
   await agent.client.sessions.create({ id: 's' });
   return agent;

@@ -172,7 +172,7 @@ describe('a redirect login with redirect_to', () => {
   });
 
   test('sends the browser back with the reason of a refusal', async () => {
-    oidc.refuses = true;
+    oidc.deniesLogin = true;
     const { loginId, url } = await start({
       redirect_to: redirectTo,
       code_challenge: createProof().challenge,
@@ -304,7 +304,7 @@ describe('the callback', () => {
   test('answers 504 when the provider does not answer in time', async () => {
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
-    oidc.hangs.add('/token');
+    oidc.hangingPaths.add('/token');
     const startedMs = performance.now();
     const { status, text } = await getPage(pathOf(callbackUrl));
     expect([status, text]).toEqual([504, expect.stringContaining('did not answer in time')]);
@@ -314,7 +314,7 @@ describe('the callback', () => {
 });
 
 describe('an ID token', () => {
-  test.each<[string, NonNullable<Oidc['bend']>]>([
+  test.each<[string, NonNullable<Oidc['rewriteIdToken']>]>([
     ['another nonce', ({ header, claims, sign }) => sign(header, { ...claims, nonce: 'another' })],
     ['no nonce', ({ header, claims: { nonce: _nonce, ...claims }, sign }) => sign(header, claims)],
     ['another audience', ({ header, claims, sign }) => sign(header, { ...claims, aud: 'another' })],
@@ -356,7 +356,7 @@ describe('an ID token', () => {
       ({ header, claims, sign }) =>
         [encode(header), encode({ ...claims, sub: 'eve' }), sign(header, claims).split('.')[2]].join('.'),
     ],
-  ])('with %s creates no user', async (_name, bend) => {
+  ])('with %s creates no user', async (_name, rewriteIdToken) => {
     const countsBefore = await counts();
     const { loginId, url } = await start();
     const callbackUrl = await oidc.browse(url);
@@ -515,10 +515,10 @@ describe('the provider', () => {
       try {
         const { issuer, clientSecret } = otherProvider;
         Object.assign(world.env, { OIDC_ISSUER: issuer, OIDC_CLIENT_SECRET: clientSecret });
-        otherProvider.hangs.add('/.well-known/openid-configuration');
+        otherProvider.hangingPaths.add('/.well-known/openid-configuration');
         const { status, body } = await requestLogin();
         expect([status, body.error.code]).toEqual([504, 'upstream_timeout']);
-        otherProvider.hangs.clear();
+        otherProvider.hangingPaths.clear();
         expect((await requestLogin()).status).toBe(200);
       } finally {
         await otherProvider.close();
