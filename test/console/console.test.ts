@@ -260,6 +260,15 @@ describe('the login', () => {
     }
     expect(agent.requests).toEqual([]);
   });
+
+  test('puts no token into a page with a key', async () => {
+    const key = await testConsole.enter();
+    for (const path of ['/', '/main.js']) {
+      const answer = await fetch(`${testConsole.url}${path}`, { headers: bearer(key) });
+      expect([path, answer.status]).toEqual([path, 200]);
+      expect(await answer.text()).not.toContain(agentToken.slice(0, 20));
+    }
+  });
 });
 
 describe('the request guard', () => {
@@ -306,12 +315,12 @@ describe('the request guard', () => {
     expect((await send('GET', '/', [])).status).toBe(400);
   });
 
-  test.each<[string, [string, string][], number]>([
-    ['no origin', [], 403],
-    ['the site of an address bar', [['Sec-Fetch-Site', 'none']], 403],
-    ['the same site', [['Sec-Fetch-Site', 'same-origin']], 200],
-  ])('answers a call with %s', async (_origin, headers, status) => {
-    const key = await testConsole.logIn();
+  test.each<[string, number, [string, string][]]>([
+    ['no origin', 403, []],
+    ['the site of an address bar', 403, [['Sec-Fetch-Site', 'none']]],
+    ['the same site', 200, [['Sec-Fetch-Site', 'same-origin']]],
+  ])('answers a call with %s by %i', async (_origin, status, headers) => {
+    const key = await testConsole.enter();
     const authorization: [string, string] = ['Authorization', `Bearer ${key}`];
     const answer = await send('POST', '/call/sessions.list', [ownHost(), authorization, ...headers]);
     expect(answer.status).toBe(status);
@@ -336,7 +345,7 @@ describe('the request guard', () => {
     ['//[', 404],
     ['//evil.test/main.js', 404],
     ['*', 400],
-  ])('answers the request target %s with %i', async (target, status) => {
+  ])('answers the request target %s by %i', async (target, status) => {
     const answer = await rawRequest(testConsole.url, 'GET', target, [ownHost(), ['Connection', 'close']]);
     expect(answer.status).toBe(status);
   });
