@@ -111,6 +111,8 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   afterAll(() => agent.close());
   const control = (serviceName: string, action: 'start' | 'stop' | 'restart' | 'status') =>
     agent.client.services.controlService({ serviceName, action });
+  const callAction = (actionName: string, payload: object = {}) =>
+    agent.client.services.callAction({ serviceName: 'bell', actionName, ...payload } as never);
 
   test('are listed with their state, actions and commands', async () => {
     const { services } = await agent.client.services.listServices();
@@ -167,13 +169,8 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     // The service ran at first and runs at the end, so that stops and starts alternate.
     expect(calls.length).toBeGreaterThan(0);
     expect(calls).toEqual(calls.map((_, index) => (index % 2 === 0 ? 'stop' : 'start')));
-    expect(
-      await agent.client.services.callAction({ serviceName: 'bell', actionName: 'ring', times: 2 } as never),
-    ).toMatchObject({ result: 'dingding' });
+    expect(await callAction('ring', { times: 2 })).toMatchObject({ result: 'dingding' });
   });
-
-  const callAction = (actionName: string, payload: object = {}) =>
-    agent.client.services.callAction({ serviceName: 'bell', actionName, ...payload } as never);
 
   test.each([
     ['fail', {}, { status: 502, code: 'action_failed' }],
