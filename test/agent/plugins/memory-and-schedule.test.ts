@@ -111,16 +111,14 @@ describe('the plugin memory', () => {
 });
 
 describe('the plugin schedule', () => {
-  const prompts = () => gateway.requests.map(({ prompt }) => JSON.stringify(prompt));
-
   beforeAll(() => gateway.answer(() => says('Done.')));
 
-  const countPrompts = (text: string) => prompts().filter((prompt) => prompt.includes(text)).length;
+  const countPrompts = (text: string) =>
+    gateway.requests.filter(({ prompt }) => JSON.stringify(prompt).includes(text)).length;
 
   test('runs instructions once', async () => {
     const schedule = actionOf(await start(), 'schedule');
     await schedule('once', { instructions: 'Water the plants.', inSeconds: 1 });
-    expect(await schedule('list')).toMatchObject({ schedules: [{ instructions: 'Water the plants.' }] });
     await expect.poll(() => countPrompts('Water the plants.')).toBe(1);
     await expect.poll(() => schedule('list')).toMatchObject({ schedules: [] });
   });
