@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 
 import { readOperations } from '../../src/cli/call/operations.ts';
 import { startAgent, type TestAgent } from '../support/agent.ts';
 import { startGateway, testAdministrator, type GatewayWorld } from '../support/gateway.ts';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 import { hasTerminal, spawnOnTerminal } from './script-terminal.ts';
 import { runTownhall, type RunResult } from './townhall.ts';
 

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { commands } from '../../src/cli/commands.ts';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 import { runInProcess } from './in-process.ts';
 import { runTownhall } from './townhall.ts';
 

@@ -9,7 +9,7 @@ import { checkJournalDisk } from '../../src/cli/checks/machine-checks.ts';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
 import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 import { startS3Server } from '../support/s3-server.ts';
 import { runCommandLine } from './in-process.ts';
 import { jsonResult, runTownhall } from './townhall.ts';

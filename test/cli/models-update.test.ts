@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { catalogSource, maximumDocumentBytes } from '../../src/cli/models/source.ts';
 import { curatedModels, writeCatalogFile, type CatalogDocument } from '../../src/gateway/ai/index.ts';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 import { runInProcess, type CommandResult } from './in-process.ts';
 
 const modelId = 'openai/gpt-4.1';

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 import { runInProcess, type CommandResult } from './in-process.ts';
 
 let folder: string;

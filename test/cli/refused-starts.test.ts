@@ -10,7 +10,7 @@ import { agentSettings, readAgentConfig } from '../../src/agent/config.ts';
 import { consoleSettings, readConsoleConfig } from '../../src/console/index.ts';
 import { gatewaySettings, readGatewayConfig } from '../../src/gateway/config.ts';
 import { SettingError, type Setting } from '../../src/kernel/settings.ts';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 import { townhall, type RunResult } from './townhall.ts';
 
 const masterKey = Buffer.alloc(32, 7).toString('base64');

@@ -18,7 +18,7 @@ import {
   onTestFinished,
   test,
 } from 'vitest';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 import { runTownhall, townhall, type Run } from './townhall.ts';
 
 const shell = promisify(execFile);

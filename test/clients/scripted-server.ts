@@ -3,7 +3,7 @@
 
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { GatewayError } from '../../clients/gateway/src/index.ts';
-import { listen } from '../support/listen.ts';
+import { listen } from '../support/local-server.ts';
 
 export interface RecordedRequest {
   method: string;

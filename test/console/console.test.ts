@@ -262,7 +262,7 @@ describe('the login', () => {
   });
 
   test('puts no token into a page with a key', async () => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     for (const path of ['/', '/main.js']) {
       const answer = await fetch(`${testConsole.url}${path}`, { headers: bearer(key) });
       expect([path, answer.status]).toEqual([path, 200]);
@@ -320,7 +320,7 @@ describe('the request guard', () => {
     ['the site of an address bar', 403, [['Sec-Fetch-Site', 'none']]],
     ['the same site', 200, [['Sec-Fetch-Site', 'same-origin']]],
   ])('answers a call with %s by %i', async (_origin, status, headers) => {
-    const key = await testConsole.enter();
+    const key = await testConsole.logIn();
     const authorization: [string, string] = ['Authorization', `Bearer ${key}`];
     const answer = await send('POST', '/call/sessions.list', [ownHost(), authorization, ...headers]);
     expect(answer.status).toBe(status);

@@ -6,7 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readListeningUrl } from '../support/listening-url.ts';
-import { closeServer, listenLocally, readBody } from '../support/local-server.ts';
+import { closeServer, listen, readBody } from '../support/local-server.ts';
 import { kill } from '../support/processes.ts';
 
 export interface GatewayDouble {
@@ -70,7 +70,7 @@ export async function startGatewayDouble({
   const server = createServer((request, response) => {
     serve(request, response).catch(() => response.destroy());
   });
-  return { url: await listenLocally(server), prompts, sentPieces, close: () => closeServer(server) };
+  return { url: (await listen(server)).url, prompts, sentPieces, close: () => closeServer(server) };
 }
 
 function readPrompt(body: Buffer): Prompt {

@@ -1,6 +1,6 @@
 // A scripted OTLP collector: receives spans over HTTP with JSON, and can be slow or unreachable.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { closeServer, listenLocally, readBody } from './local-server.ts';
+import { closeServer, listen, readBody } from './local-server.ts';
 
 export interface CollectedSpan {
   name: string;
@@ -69,7 +69,7 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
     serve(request, response).catch(() => response.destroy());
   });
   return {
-    url: await listenLocally(server),
+    url: (await listen(server)).url,
     spans,
     bodies,
     headers,

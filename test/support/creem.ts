@@ -2,7 +2,7 @@
 // units of it, and events with Creem's signature.
 import { createHmac, randomBytes } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { closeServer, listenLocally, readBody } from './local-server.ts';
+import { closeServer, listen, readBody } from './local-server.ts';
 
 export interface CreemCheckout {
   id: string;
@@ -93,7 +93,7 @@ export class CreemDouble {
   }
 
   async listen(): Promise<void> {
-    this.url = await listenLocally(this.#server);
+    this.url = (await listen(this.#server)).url;
   }
 
   close(): Promise<void> {

@@ -1,13 +1,12 @@
-// Scripted servers on a free port of the loopback interface.
+// Servers of tests on a free port of the loopback interface.
 import { once } from 'node:events';
 import type { IncomingMessage, Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Server as NetServer } from 'node:net';
 
-/** Resolves with the origin, such as `http://127.0.0.1:43127`. */
-export async function listenLocally(server: Server): Promise<string> {
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+export async function listen(server: NetServer): Promise<{ url: string; port: number }> {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}`, port };
 }
 
 /** Closes the server and its connections, including those with an open answer. */

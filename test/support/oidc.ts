@@ -4,7 +4,7 @@ import { createSign, generateKeyPairSync, randomBytes, type KeyObject } from 'no
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 /** @ts-ignore: the package comes without types; the interfaces below describe the part in use. */
 import * as oidcProvider from 'oidc-provider';
-import { closeServer, listenLocally } from './local-server.ts';
+import { closeServer, listen } from './local-server.ts';
 
 interface Grant {
   addOIDCScope(scope: string): void;
@@ -93,7 +93,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
 
   let handle: (request: IncomingMessage, response: ServerResponse) => unknown = () => undefined;
   const server = createServer((request, response) => void handle(request, response));
-  const issuer = await listenLocally(server);
+  const { url: issuer } = await listen(server);
 
   const oidc: Oidc = {
     issuer,

@@ -3,7 +3,7 @@
 // the provider's behaviour. It records every call: what was requested and what was delivered.
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { closeServer, listenLocally, readBody } from './local-server.ts';
+import { closeServer, listen, readBody } from './local-server.ts';
 import { modelInPath, playForeign } from './provider-formats.ts';
 import { createVideos } from './provider-videos.ts';
 
@@ -162,7 +162,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
 
   let connections = 0;
   server.on('connection', () => (connections += 1));
-  const url = `${await listenLocally(server)}/v1`;
+  const url = `${(await listen(server)).url}/v1`;
 
   return {
     url,

@@ -1,7 +1,7 @@
 // A scripted gateway that implements `/v1/ai/stream` only, for cases that a real model cannot
 // produce. The end-to-end test uses the real gateway.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { closeServer, listenLocally, readBody } from './local-server.ts';
+import { closeServer, listen, readBody } from './local-server.ts';
 
 /** One answer: its stream parts, an HTTP error, or a function that writes the response. */
 export type ScriptedAnswer =
@@ -156,7 +156,7 @@ export async function scriptedGateway(): Promise<ScriptedGateway> {
     serve(request, response).catch(() => response.destroy());
   });
   return {
-    url: await listenLocally(server),
+    url: (await listen(server)).url,
     requests,
     bodies,
     answer: (next) => {

@@ -3,7 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import Stripe from 'stripe';
-import { closeServer, listenLocally, readBody } from './local-server.ts';
+import { closeServer, listen, readBody } from './local-server.ts';
 
 export interface StripeSession {
   id: string;
@@ -72,7 +72,7 @@ export class StripeDouble {
   }
 
   async listen(): Promise<void> {
-    this.url = await listenLocally(this.#server);
+    this.url = (await listen(this.#server)).url;
   }
 
   close(): Promise<void> {

@@ -3,7 +3,7 @@
 import { createPublicKey, generateKeyPairSync, verify } from 'node:crypto';
 import { createServer } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { closeServer, listenLocally, readBody } from './local-server.ts';
+import { closeServer, listen, readBody } from './local-server.ts';
 
 export interface TokenEndpoint {
   url: string;
@@ -63,7 +63,7 @@ export async function startTokenEndpoint(): Promise<TokenEndpoint> {
     );
   }
 
-  const url = `${await listenLocally(server)}/token`;
+  const url = `${(await listen(server)).url}/token`;
   const endpoint: TokenEndpoint = {
     url,
     requests: [],

@@ -117,7 +117,11 @@ describe('the prompts of a session', () => {
     const agent = await runTwentySteps('restarted', dataDir);
     const promptBefore = lastPrompt();
     await agent.close();
-    const { client } = await world.start({ name: 'restarted', dataDir, createOptions: { plugins: [lookup] } });
+    const { client } = await world.start({
+      name: 'restarted',
+      dataDir,
+      createOptions: { plugins: [lookup] },
+    });
     await client.sessions.prompt({ sessionId: 's', text: 'On.' }, wait);
     expect(lastPrompt().slice(0, promptBefore.length)).toEqual(promptBefore);
   });

@@ -11,7 +11,7 @@ import type { S3Limits } from '../../../src/kernel/storage/s3-client.ts';
 import { requireBucket, s3Settings } from '../../../src/kernel/storage/s3-settings.ts';
 import { s3Storage, type S3Storage } from '../../../src/kernel/storage/s3-storage.ts';
 import { SettingError } from '../../../src/kernel/settings.ts';
-import { listen } from '../../support/listen.ts';
+import { listen } from '../../support/local-server.ts';
 import { keysUnder, startS3Server, type S3Server } from '../../support/s3-server.ts';
 
 async function* pieces(count: number, bytes: number): AsyncGenerator<Uint8Array> {

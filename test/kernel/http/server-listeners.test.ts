@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { contractOf, openSocket, startWorld, type World } from '../world.ts';
-import { listen } from '../../support/listen.ts';
+import { listen } from '../../support/local-server.ts';
 import { until } from '../../support/until.ts';
 
 let world: World | undefined;

@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import { afterEach, describe, expect, test } from 'vitest';
 import { type StreamOutcome, writeContent, writeEvents } from '../../../src/kernel/http/sse.ts';
 import { openSocket } from '../world.ts';
-import { listen } from '../../support/listen.ts';
+import { listen } from '../../support/local-server.ts';
 import { until } from '../../support/until.ts';
 import { sendBytes } from '../../support/raw-http.ts';
 

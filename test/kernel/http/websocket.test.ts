@@ -8,7 +8,7 @@ import { createBodyBudget } from '../../../src/kernel/http/body/budget.ts';
 import { createWebSockets, type SocketLimits } from '../../../src/kernel/http/websocket.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
-import { listen } from '../../support/listen.ts';
+import { listen } from '../../support/local-server.ts';
 
 const servers: Server[] = [];
 afterEach(async () => {
