@@ -17,6 +17,7 @@ import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { startServer } from '../support/postgres-server.ts';
 import { startProvider } from '../support/provider.ts';
+import { gatewaySettings } from './gateway-settings.ts';
 import { median } from './statistics.ts';
 
 /** The limit for streams; docs/decisions/2026-11-21-first-byte.md has the reasons. */
@@ -112,7 +113,7 @@ async function measure(): Promise<void> {
     const relayUrl = await launch(import.meta.filename, ['bare', providerUrl]);
     const modelsFile = join(folder, 'models.json');
     await writeFile(modelsFile, JSON.stringify(modelSettings(providerUrl)));
-    const env = gatewayEnvironment({ folder, modelsFile, databaseUrl: database?.url });
+    const env = { ...process.env, ...gatewaySettings({ folder, modelsFile, databaseUrl: database?.url }) };
     const line = await launch(gatewayFile, options.alone ? ['alone'] : [], env);
     const gateway = JSON.parse(line) as { url: string; token: string };
     const result: Record<string, Figures> = {};
@@ -150,33 +151,6 @@ function modelSettings(providerUrl: string): object {
     max_output_tokens: 1_000,
   };
   return { providers: [provider], models: [model] };
-}
-
-function gatewayEnvironment({
-  folder,
-  modelsFile,
-  databaseUrl,
-}: {
-  folder: string;
-  modelsFile: string;
-  databaseUrl: string | undefined;
-}): NodeJS.ProcessEnv {
-  return {
-    ...process.env,
-    HOST: '127.0.0.1',
-    PORT: '0',
-    LOG_LEVEL: 'error',
-    RATE_LIMIT_USER: 'off',
-    MODELS_FILE: modelsFile,
-    DATABASE_PATH: join(folder, 'data'),
-    STARTING_CREDITS: '1000000000',
-    ...(databaseUrl !== undefined && {
-      DATABASE_URL: databaseUrl,
-      TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
-      ADMIN_ID: 'admin',
-      ADMIN_PASSWORD: 'a rather long secret',
-    }),
-  };
 }
 
 const messages = [{ role: 'user', content: 'hi' }];

@@ -20,6 +20,7 @@ import { parseArgs } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { until } from '../support/until.ts';
+import { gatewaySettings } from './gateway-settings.ts';
 import { monotonicMs } from './agent-runtimes.ts';
 import { readResidentMb } from './calls/process-usage.ts';
 import { median, quantile } from './statistics.ts';
@@ -288,21 +289,7 @@ async function launchTownhall(
   const modelsFile = join(folder, 'models.json');
   writeFileSync(modelsFile, JSON.stringify(modelSettings(providerUrl)));
   const child = launch(join(import.meta.dirname, 'gateway-process.ts'), [], {
-    env: {
-      HOST: '127.0.0.1',
-      PORT: '0',
-      LOG_LEVEL: 'error',
-      RATE_LIMIT_USER: 'off',
-      MODELS_FILE: modelsFile,
-      DATABASE_PATH: join(folder, 'data'),
-      STARTING_CREDITS: '1000000000',
-      ...(databaseUrl !== undefined && {
-        DATABASE_URL: databaseUrl,
-        TOWNHALL_MASTER_KEY: Buffer.alloc(32, 7).toString('base64'),
-        ADMIN_ID: 'admin',
-        ADMIN_PASSWORD: 'a rather long secret',
-      }),
-    },
+    env: gatewaySettings({ folder, modelsFile, databaseUrl }),
   });
   const [line] = (await once(linesOf(child), 'line')) as [string];
   const { url, token } = JSON.parse(line) as { url: string; token: string };
