@@ -22,6 +22,7 @@ describe('the gateway as a whole', () => {
       'admin',
       'credits',
       'usage',
+      'audit',
       'payments',
     ]);
     const answer = await fetch(`${world.url}/health`, { headers: { authorization: 'Bearer nonsense' } });
