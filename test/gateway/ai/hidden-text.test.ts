@@ -39,6 +39,7 @@ afterAll(async () => {
 beforeEach(() => world.ledger.reset());
 
 const user = { role: 'user', content: 'hi' };
+const turnOf = (part: object) => [{ role: 'user', content: [part] }];
 const streamUser = { role: 'user', content: [{ type: 'text', text: 'hi' }] };
 
 describe('the hold for 900 kB of text', () => {
@@ -60,18 +61,11 @@ describe('the hold for 900 kB of text', () => {
       'messages',
       {
         model: 'claude/ok',
-        messages: [
-          {
-            role: 'user',
-            content: [
-              {
-                type: 'document',
-                context: note,
-                source: { type: 'base64', media_type: 'application/pdf', data: 'AAAA' },
-              },
-            ],
-          },
-        ],
+        messages: turnOf({
+          type: 'document',
+          context: note,
+          source: { type: 'base64', media_type: 'application/pdf', data: 'AAAA' },
+        }),
       },
     ],
     [
@@ -96,14 +90,10 @@ describe('the hold for 900 kB of text', () => {
       'chat/completions',
       {
         model: 'acme/ok',
-        messages: [
-          {
-            role: 'user',
-            content: [
-              { type: 'file', file: { filename: note, file_data: `data:application/pdf;base64,${picture}` } },
-            ],
-          },
-        ],
+        messages: turnOf({
+          type: 'file',
+          file: { filename: note, file_data: `data:application/pdf;base64,${picture}` },
+        }),
       },
     ],
     [
@@ -111,14 +101,10 @@ describe('the hold for 900 kB of text', () => {
       'chat/completions',
       {
         model: 'acme/ok',
-        messages: [
-          {
-            role: 'user',
-            content: [
-              { type: 'image_url', image_url: { url: `data:image/png;base64,${picture}`, detail: note } },
-            ],
-          },
-        ],
+        messages: turnOf({
+          type: 'image_url',
+          image_url: { url: `data:image/png;base64,${picture}`, detail: note },
+        }),
       },
     ],
     [
