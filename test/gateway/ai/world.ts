@@ -103,7 +103,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
     throw error;
   });
   const contract = createContract<Identity>({
-    definition: onlyAi(),
+    definition: aiDefinition(),
     handlers: service.handlers,
     identities: identityOfScheme,
     identify: async (bearer) => identities[bearer] ?? null,
@@ -180,14 +180,15 @@ const identities: Record<string, Identity> = {
   [adminToken]: { kind: 'admin', adminId: 'root', tokenId: 'tok_2' },
 };
 
-function isOfAi(item: Record<string, { tags?: string[] }>): boolean {
+function hasAiOperation(item: Record<string, { tags?: string[] }>): boolean {
   return Object.values(item).some(({ tags }) => tags?.includes('ai') === true);
 }
 
-function onlyAi(): object {
+/** The contract, reduced to the paths of the service. */
+function aiDefinition(): object {
   return {
     ...bundle,
-    paths: Object.fromEntries(Object.entries(bundle.paths).filter(([, item]) => isOfAi(item))),
+    paths: Object.fromEntries(Object.entries(bundle.paths).filter(([, item]) => hasAiOperation(item))),
   };
 }
 
