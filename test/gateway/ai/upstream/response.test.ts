@@ -53,7 +53,7 @@ describe('ProviderResponse', () => {
     await response.head();
     const pieces: string[] = [];
     for await (const piece of response) pieces.push(Buffer.from(piece).toString());
-    expect(pieces.join('')).toBe(Array.from({ length: 50 }, (_none, index) => `<${index}>`).join(''));
+    expect(pieces.join('')).toBe(Array.from({ length: 50 }, (_, index) => `<${index}>`).join(''));
     expect(pieces.length).toBeLessThan(10);
   });
 
