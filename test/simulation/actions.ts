@@ -13,67 +13,74 @@ import type { CallRecord, Machine, World } from './world.ts';
 /** Longest delay between the request for a balance and the statement that asks the other gateways. */
 const maximumDelayMs = 1_000;
 
+type MachineAction = Extract<Action, { machine: number }>;
+type SharedAction = Exclude<Action, MachineAction>;
+
 export function act(world: World, action: Action, modules: LedgerModules): void {
-  const { scheduler, server, coverage } = world;
-  const { model } = server;
-  const machine = 'machine' in action ? world.machines[action.machine] : undefined;
+  const { scheduler, coverage } = world;
   world.trace?.(printPlain(action));
   if (action.kind !== 'call') coverage.count(`action ${action.kind}`);
   if (action.kind === 'network cut' || action.kind === 'message faults' || action.kind === 'database stop')
     world.troubledUntilMs = Math.max(world.troubledUntilMs, scheduler.nowMs() + action.forMs + aftermathMs);
+  if (!('machine' in action)) return actOnDatabase(world, action);
+  const machine = world.machines[action.machine];
+  if (machine !== undefined) actOnMachine(world, machine, action, modules);
+}
+
+function actOnMachine(world: World, machine: Machine, action: MachineAction, modules: LedgerModules): void {
+  const { scheduler } = world;
   switch (action.kind) {
     case 'call':
-      if (machine !== undefined) startCall(world, machine, action);
-      return;
+      return startCall(world, machine, action);
     case 'kill':
     case 'power cut':
-      if (machine === undefined) return;
       endProcess(world, machine, action.kind === 'power cut');
       scheduler.after(action.restartMs, null, () => startGateway(world, machine, modules));
       return;
     case 'shutdown':
-      if (machine !== undefined) shutDown(world, machine, action.restartMs, modules);
-      return;
+      return shutDown(world, machine, action.restartMs, modules);
     case 'stop':
     case 'suspend':
-      if (machine !== undefined) pause(world, machine, action.forMs, action.kind === 'suspend');
-      return;
+      return pause(world, machine, action.forMs, action.kind === 'suspend');
     case 'wall clock jump':
-      if (machine !== undefined && machine.gateway !== null)
-        machine.gateway.process.wallOffsetMs += action.byMs;
+      if (machine.gateway !== null) machine.gateway.process.wallOffsetMs += action.byMs;
       world.hadClockJump = true;
       return;
     case 'disk failure':
-      if (machine === undefined) return;
       machine.disk.isFailing = true;
       scheduler.after(action.forMs, null, () => void (machine.disk.isFailing = false));
       return;
     case 'disk loss':
-      if (machine !== undefined) loseDisk(world, machine, modules);
-      return;
+      return loseDisk(world, machine, modules);
     case 'network cut':
-      if (machine !== undefined) machine.cutUntilMs = scheduler.nowMs() + action.forMs;
+      machine.cutUntilMs = scheduler.nowMs() + action.forMs;
       return;
     case 'balance read':
-      if (machine !== undefined) readBalance(world, machine, action);
-      return;
+      return readBalance(world, machine, action);
+    case 'exact hold':
+      return holdExactly(world, machine, action);
+  }
+}
+
+/** Acts on the database, or on the balances in it. */
+function actOnDatabase(world: World, action: SharedAction): void {
+  const { scheduler, server } = world;
+  const { model } = server;
+  switch (action.kind) {
     case 'message faults':
       if (world.isQuiet) return;
       server.messageFaults = action.faults;
       scheduler.after(action.forMs, null, () => void (server.messageFaults = noFaults));
       return;
     case 'database stop':
-      stopDatabase(world, action.forMs, action.clockAheadMs);
-      return;
+      return stopDatabase(world, action.forMs, action.clockAheadMs);
     case 'backup':
       world.backup = model.snapshot();
       return;
     case 'restore':
-      restore(world);
-      return;
+      return restore(world);
     case 'grant':
-      model.post(action.userId, action.credits);
-      return;
+      return model.post(action.userId, action.credits);
     case 'refund':
     case 'deduct':
       model.close({ userId: action.userId });
@@ -87,9 +94,6 @@ export function act(world: World, action: Action, modules: LedgerModules): void 
       return;
     case 'revoke':
       model.close({ tokenId: action.tokenId });
-      return;
-    case 'exact hold':
-      if (machine !== undefined) holdExactly(world, machine, action);
       return;
   }
 }
