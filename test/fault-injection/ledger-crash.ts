@@ -223,13 +223,13 @@ async function checkCharges(
     select request_id as "requestId", credits, outcome from gateway.usage_records`;
   const byId = new Map(rows.map((row) => [row.requestId, row]));
   const acknowledged = [...acknowledgedCredits];
-  const lost = acknowledged.filter(([requestId]) => !byId.has(requestId));
-  const wrong = acknowledged.filter(
+  const lostCharges = acknowledged.filter(([requestId]) => !byId.has(requestId));
+  const wrongCharges = acknowledged.filter(
     ([requestId, credits]) => byId.has(requestId) && byId.get(requestId)?.credits !== BigInt(credits),
   );
   const violations = {
-    'acknowledged and not charged': lost.length,
-    'charged differently': wrong.length,
+    'acknowledged and not charged': lostCharges.length,
+    'charged differently': wrongCharges.length,
     'acknowledged twice': doubleAcknowledgements,
     'charged twice': rows.length - byId.size,
     'above the bound': rows.filter(({ credits }) => credits > BigInt(boundCredits)).length,

@@ -48,9 +48,9 @@ try {
   gateways.push(await startGateway(), await startGateway());
   const { url, userToken } = pickGateway();
   const { user } = await clientOf(url, userToken).accounts.getMe();
-  const faults = injectFaults();
+  const injection = injectFaults();
   await Promise.all(Array.from({ length: customers }, buy));
-  await faults;
+  await injection;
   await redeliverAll();
   await checkBalance(user.user_id);
 } finally {

@@ -125,7 +125,7 @@ interface WrongRequest {
 function wrongRequests(operation: Operation, parameters: readonly Parameter[]): fc.Arbitrary<WrongRequest> {
   const exampleBody = exampleBodyOf(operation);
   const queryNames = parameters.filter((parameter) => parameter.in === 'query').map(({ name }) => name);
-  const values = fc.constantFrom(...hostileValues.map((value) => String(value).toWellFormed()));
+  const values = fc.constantFrom(...hostileValues.map(String).map((text) => text.toWellFormed()));
   return fc
     .tuple(
       exampleBody === undefined ? fc.constant(undefined) : mutationsOf(exampleBody),

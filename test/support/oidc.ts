@@ -111,11 +111,38 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
     },
   };
 
-  const provider = new Provider(issuer, {
+  const provider = new Provider(issuer, configurationOf(oidc, redirectUri, jwk));
+  const serve = provider.callback();
+
+  handle = async (request, response) => {
+    const { pathname } = new URL(request.url ?? '/', issuer);
+    if (oidc.hangingPaths.has(pathname)) {
+      openResponses.add(response);
+      return;
+    }
+    if (pathname.startsWith('/interaction/')) {
+      const answer = oidc.deniesLogin
+        ? { error: 'access_denied', error_description: 'no' }
+        : { login: { accountId: oidc.account.sub } };
+      await provider.interactionFinished(request, response, answer, { mergeWithLastSubmission: false });
+      return;
+    }
+    if (pathname === '/token') {
+      oidc.exchanges += 1;
+      if (oidc.rewriteIdToken) rewriteAnswer(response, oidc.rewriteIdToken, privateKey);
+    }
+    await serve(request, response);
+  };
+  return oidc;
+}
+
+/** The provider logs in `oidc.account` and grants all scopes. */
+function configurationOf(oidc: Oidc, redirectUri: string, jwk: object): Configuration {
+  return {
     clients: [
       {
-        client_id: clientId,
-        client_secret: clientSecret,
+        client_id: oidc.clientId,
+        client_secret: oidc.clientSecret,
         redirect_uris: [redirectUri],
         grant_types: ['authorization_code'],
         response_types: ['code'],
@@ -145,29 +172,7 @@ export async function startOidc(redirectUri: string): Promise<Oidc> {
       Session: 600,
       Interaction: 600,
     },
-  });
-  const serve = provider.callback();
-
-  handle = async (request, response) => {
-    const { pathname } = new URL(request.url ?? '/', issuer);
-    if (oidc.hangingPaths.has(pathname)) {
-      openResponses.add(response);
-      return;
-    }
-    if (pathname.startsWith('/interaction/')) {
-      const answer = oidc.deniesLogin
-        ? { error: 'access_denied', error_description: 'no' }
-        : { login: { accountId: oidc.account.sub } };
-      await provider.interactionFinished(request, response, answer, { mergeWithLastSubmission: false });
-      return;
-    }
-    if (pathname === '/token') {
-      oidc.exchanges += 1;
-      if (oidc.rewriteIdToken) rewriteAnswer(response, oidc.rewriteIdToken, privateKey);
-    }
-    await serve(request, response);
   };
-  return oidc;
 }
 
 function rewriteAnswer(response: ServerResponse, rewrite: RewriteIdToken, key: KeyObject): void {
