@@ -61,15 +61,16 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
   const ownPlace = options.place === undefined ? await makeServerDatabase() : undefined;
   const place = options.place ?? ownPlace;
   if (place === undefined) throw new Error('The gateway has no database.');
-  const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
+  const folder = join(tmpdir(), `townhall-gateway-${randomUUID()}`);
   const removeData = async (): Promise<void> => {
-    await rm(journal, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true });
     await ownPlace?.remove();
   };
   // An embedded database keeps the journal in its own folder.
   const databaseSettings = {
     ...databaseEnv(place.options),
-    ...('url' in place.options ? { JOURNAL_PATH: journal } : {}),
+    ...('url' in place.options ? { JOURNAL_PATH: join(folder, 'journal') } : {}),
+    STORAGE_PATH: join(folder, 'storage'),
   };
   const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
   // Tests send from one address and faster than people do, so rate limits are off unless a test
