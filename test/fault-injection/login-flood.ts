@@ -80,8 +80,7 @@ const run = townhall(['start'], {
 });
 let isBroken = true;
 try {
-  await run.waitFor(/Ctrl-C ends it/);
-  const url = /gateway\s+(http\S+)/.exec(run.screen())?.[1] ?? '';
+  const [, url = ''] = await run.waitFor(/gateway +(http\S+)/);
   const token = (await readFile(join(folder, 'data', 'local.token'), 'utf8')).trim();
   // The first period only warms up the servers.
   await measureTraffic(url, token);
