@@ -5,7 +5,7 @@ import { createParser } from 'eventsource-parser';
 import type { Failure } from './client-error.ts';
 import type { AbortScope } from './abort-scope.ts';
 
-// The contract's own limit for one line of a stream with media.
+// The gateway's own limit for one event of a provider that sends media.
 const defaultMaxEventChars = 32 * 1024 * 1024;
 
 // The server closes the response right after `[DONE]`; waiting for that makes the connection
