@@ -59,7 +59,7 @@ function toSrt(transcription: Transcription): string {
   return toSubtitles(transcription)
     .map(
       ({ text, start_second: start, end_second: end }, index) =>
-        `${index + 1}\n${formatTimestamp(start, ',')} --> ${formatTimestamp(end, ',')}\n${text.trim()}\n`,
+        `${index + 1}\n${formatTimestamp(start, ',')} --> ${formatTimestamp(end, ',')}\n${toCueText(text)}\n`,
     )
     .join('\n');
 }
@@ -67,9 +67,19 @@ function toSrt(transcription: Transcription): string {
 function toVtt(transcription: Transcription): string {
   const cues = toSubtitles(transcription).map(
     ({ text, start_second: start, end_second: end }) =>
-      `${formatTimestamp(start, '.')} --> ${formatTimestamp(end, '.')}\n${text.trim()}\n`,
+      `${formatTimestamp(start, '.')} --> ${formatTimestamp(end, '.')}\n${toCueText(text)}\n`,
   );
   return ['WEBVTT\n', ...cues].join('\n');
+}
+
+/** A player ends a cue at a blank line or at a line with `-->`. */
+function toCueText(text: string): string {
+  return text
+    .replaceAll('-->', '->')
+    .split(/[\r\n]+/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '')
+    .join('\n');
 }
 
 /** Hours, minutes, seconds and milliseconds. */
