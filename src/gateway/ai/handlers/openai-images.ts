@@ -83,8 +83,11 @@ export async function runImageJob(
 }
 
 const optionsPath = 'provider_options.';
-const imageMember: RenameMember = (member) =>
-  member.startsWith(optionsPath) ? member.slice(optionsPath.length) : undefined;
+/** OpenAI's requests have the options of a provider at the top, and the files as `image`. */
+const imageMember: RenameMember = (member) => {
+  if (member.startsWith(optionsPath)) return member.slice(optionsPath.length);
+  return member.startsWith('images') ? 'image' : undefined;
+};
 
 const maxImageBytes = 64 * 2 ** 20;
 

@@ -88,6 +88,15 @@ describe('images', { timeout: 120_000 }, () => {
     });
   });
 
+  it('refuse a file by the name of its part', async () => {
+    const file = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
+    await expect(client().images.edit({ model: 'local/shapes', prompt, image: file })).rejects.toMatchObject({
+      status: 422,
+      code: 'unsupported_by_model',
+      param: 'image',
+    });
+  });
+
   it('refuse a priced member by its name in the request', async () => {
     await expect(generate('acme/paid', { quality: 'high' })).rejects.toMatchObject({
       status: 422,
