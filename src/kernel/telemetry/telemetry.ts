@@ -61,26 +61,26 @@ export async function openTelemetry(options: TelemetryOptions): Promise<Telemetr
         });
   const metrics = prometheus ?? silentMetrics;
   const traces = spans ?? silentTraces;
-  const listeners: ((end: RequestEnd) => void)[] = [];
-  let listener: MetricsListener | undefined;
+  const endListeners: ((end: RequestEnd) => void)[] = [];
+  let metricsListener: MetricsListener | undefined;
 
-  const observer = createRequestObserver({ context, metrics, traces, listeners });
+  const observer = createRequestObserver({ context, metrics, traces, listeners: endListeners });
   return {
     metrics,
     traces,
     observer,
     request: () => context.getStore()?.request,
-    onRequestEnd: (onEnd) => void listeners.push(onEnd),
+    onRequestEnd: (onEnd) => void endListeners.push(onEnd),
     readMetrics: async () => (await prometheus?.read()) ?? '',
     async listen() {
       if (settings.metrics === null || prometheus === undefined) return null;
       const { listenForMetrics } = await import('./metrics-listener.ts');
-      listener = await listenForMetrics(settings.metrics, { prometheus, log });
-      log.info({ url: listener.url }, 'serving metrics');
-      return { url: listener.url };
+      metricsListener = await listenForMetrics(settings.metrics, { prometheus, log });
+      log.info({ url: metricsListener.url }, 'serving metrics');
+      return { url: metricsListener.url };
     },
     async close() {
-      await listener?.close();
+      await metricsListener?.close();
       await spans?.close();
     },
   };
