@@ -62,15 +62,15 @@ function typeScriptCall({ id, pathMembers, query, headers, body, answer, choice 
   };
   const start = statementStarts[answer] ?? 'const answer = await ';
   const name = `client.${id}`;
-  const texts = [members, options].map((value) =>
-    Object.keys(value).length === 0 ? '' : typeScriptLiteral(value, start.length + name.length + 4),
+  const hasOptions = Object.keys(options).length > 0;
+  // An empty body, and no members before options, are written as `{}`.
+  const hasMembers = hasOptions || body !== undefined || Object.keys(members).length > 0;
+  const argumentTexts = [...(hasMembers ? [members] : []), ...(hasOptions ? [options] : [])].map((value) =>
+    typeScriptLiteral(value, start.length + name.length + 4),
   );
-  const [memberText = '', optionText = ''] = texts;
-  const list = optionText === '' ? memberText : `${memberText === '' ? '{}' : memberText}, ${optionText}`;
-  const needsObject = memberText === '' && body !== undefined;
-  const call = choice.call ?? `${name}(${needsObject && list === '' ? '{}' : list})`;
+  const call = choice.call ?? `${name}(${argumentTexts.join(', ')})`;
   if (answer === 'events') return `${start}${call}) {\n  console.log(event);\n}`;
-  if (answer === 'nothing') return `await ${call};`;
+  if (answer === 'nothing') return `${start}${call};`;
   if (answer === 'media')
     return `${start}${call};\nawait writeFile('answer', Buffer.from(await (answer as Blob).arrayBuffer()));`;
   return `${start}${call};\nconsole.log(answer);`;
