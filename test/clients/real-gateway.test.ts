@@ -81,21 +81,30 @@ describe('the client', () => {
     });
   });
 
-  test('throws the errors of the contract', async () => {
+  test('throws an error with the id of the request', async () => {
     await expect(client.ai.getModel({ model_id: 'acme/unknown' })).rejects.toMatchObject({
       status: 404,
       code: 'model_not_found',
       requestId: expect.stringMatching(/^req_/),
     });
+  });
+
+  test('throws a 401 without a token', async () => {
     await expect(createGatewayClient({ baseUrl: world.url }).ai.listModels()).rejects.toMatchObject({
       status: 401,
       code: 'authentication_required',
       retryable: false,
     });
+  });
+
+  test('throws the error of a refused stream', async () => {
     const error: unknown = await readAll(
       createGatewayClient({ baseUrl: world.url, token: 'th_usr_wrong' }).ai.streamText(say('Hi')),
     ).catch((cause: unknown) => cause);
     expect(GatewayError.isInstance(error) && error.code).toBe('invalid_token');
+  });
+
+  test('throws an error that names the wrong member', async () => {
     await expect(client.ai.generateText({ model: 'local/echo', prompt: '' })).rejects.toMatchObject({
       status: 400,
       code: 'invalid_request',
