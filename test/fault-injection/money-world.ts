@@ -41,6 +41,7 @@ export interface MoneyWorld {
   readonly provider: ScriptedProvider;
   /** Runs without the gateways; with the embedded engine, only while no gateway runs. */
   connect(): Promise<Database>;
+  /** Rejects when the gateway ends before it listens. */
   startGateway(place?: GatewayPlace): Promise<GatewayProcess>;
   /** Calls this gateway as an administrator. */
   logIn(gateway: GatewayProcess): Promise<GatewayClient>;
@@ -81,7 +82,9 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
     });
     const [line] = (await Promise.race([
       once(createInterface(child.stdout), 'line'),
-      once(child, 'exit').then(() => ['{}']),
+      once(child, 'exit').then(([code, signal]) => {
+        throw new Error(`A gateway ended with ${code ?? signal} before it listened.`);
+      }),
     ])) as [string];
     const gateway = { process: child, ...(JSON.parse(line) as { url: string; userToken: string }) };
     processes.add(gateway);

@@ -83,7 +83,7 @@ async function load(
     while (!end.aborted) {
       const { url } = pick(gateways);
       const options = { model: `acme/fast-${pick([2, 5, 20])}`, stream: Math.random() < 0.5 };
-      const answer = url === undefined ? null : await chat(url, pick(tokens), options).catch(() => null);
+      const answer = await chat(url, pick(tokens), options).catch(() => null);
       if (answer === null) await sleep(50);
       else acknowledgedCalls.push(answer);
     }
