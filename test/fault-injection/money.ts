@@ -31,6 +31,8 @@ const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
 const [seed = Math.floor(Math.random() * 2 ** 31), kills = 40, stops = 5] = process.argv.slice(2).map(Number);
 const random = seededRandom(seed);
 const startingCredits = 1_000_000_000;
+/** The scripted provider counts as many for every chat. */
+const inputTokensOfChat = 10;
 console.log(`seed ${seed}, ${isEmbedded ? 'the embedded database' : 'PostgreSQL'}`);
 
 const server: PostgresServer | null = isEmbedded ? null : await startServer();
@@ -141,10 +143,7 @@ async function verify(
   const duplicates = [...byRequest.values()].filter((usageRows) => usageRows.length > 1);
   const chargedCredits = records.reduce((total, { credits }) => total + credits, 0n);
   const chats = provider.calls.filter(({ path }) => path.endsWith('/chat/completions'));
-  const producedCredits = chats.reduce(
-    (total, { tokens, finishedAt }) => total + 10 + (finishedAt === undefined ? tokens : Math.max(tokens, 4)),
-    0,
-  );
+  const producedCredits = chats.reduce((total, { tokens }) => total + inputTokensOfChat + tokens, 0);
   const [balance] = await database.sql<{ spent: bigint }[]>`
     select sum(${startingCredits} - posted)::bigint as spent from gateway.credits_accounts
     where account_id = any(${[...userIds]})`;
