@@ -39,7 +39,8 @@ const server: PostgresServer | null = isEmbedded ? null : await startServer();
 const world = await startMoneyWorld(server === null ? null : { url: server.url });
 const { provider, check, startGateway } = world;
 
-async function matrix(
+/** Calls at once against one balance: exactly the calls that it can pay succeed. */
+async function checkMatrixCell(
   gateways: readonly GatewayProcess[],
   admin: GatewayClient,
   shape: { credits: number; price: number; calls: number },
@@ -167,8 +168,8 @@ async function verify(
   check(entries?.sum === 0n, `all entries add up to ${entries?.sum}`);
 }
 
-/** Waits up to 75 seconds until the remaining gateway has released the holds of the killed ones. */
-async function awaitCredits({ url }: GatewayProcess, tokens: readonly string[]): Promise<void> {
+/** Checks that the remaining gateway releases the holds of the killed ones within 75 seconds. */
+async function waitForReleasedHolds({ url }: GatewayProcess, tokens: readonly string[]): Promise<void> {
   const startedMs = performance.now();
   const readHeldCredits = async (): Promise<number> => {
     const balances = await Promise.all(
@@ -189,7 +190,8 @@ try {
     while (gateways.length < count) gateways.push(await startGateway());
     for (const credits of [1, 100, 500])
       for (const price of [1, 10])
-        for (const calls of [50, 300, 1_000]) await matrix(gateways, admin, { credits, price, calls });
+        for (const calls of [50, 300, 1_000])
+          await checkMatrixCell(gateways, admin, { credits, price, calls });
   }
   const customers = await Promise.all(
     Array.from({ length: 10 }, (_, n) => makeCustomer(admin, `storm-${n}`, startingCredits)),
@@ -201,7 +203,7 @@ try {
   const acknowledgedCalls = await storm(gateways, tokens);
   for (const gateway of gateways) await stopGateway(gateway, 'SIGKILL');
   const lastGateway = await startGateway();
-  await awaitCredits(lastGateway, tokens);
+  await waitForReleasedHolds(lastGateway, tokens);
   await stopGateway(lastGateway, 'SIGTERM');
   const database = await world.connect();
   try {
