@@ -81,6 +81,7 @@ async function load(
   end: AbortSignal,
 ): Promise<CompleteAnswer[]> {
   const acknowledgedCalls: CompleteAnswer[] = [];
+  // Not from the seed: the clients race, and their draws would change the schedule of the kills.
   const pick = <T>(items: readonly T[]): T => items[Math.floor(Math.random() * items.length)] as T;
   const client = async (): Promise<void> => {
     while (!end.aborted) {
