@@ -123,5 +123,5 @@ try {
 } finally {
   await server.stop();
 }
-console.log(isBroken ? 'broken' : 'held');
+console.log(isBroken ? 'failed' : 'passed');
 process.exit(isBroken ? 1 : 0);

@@ -98,7 +98,7 @@ async function run(): Promise<void> {
     await server?.stop();
     await rm(folder, { recursive: true, force: true });
   }
-  console.log(isKept ? `held, seed ${seed}` : `broken, seed ${seed}`);
+  console.log(isKept ? `passed, seed ${seed}` : `failed, seed ${seed}`);
   process.exit(isKept ? 0 : 1);
 }
 

@@ -204,5 +204,5 @@ try {
   await server?.stop();
   await rm(folder, { recursive: true, force: true });
 }
-console.log(problems.length > 0 ? `broken, seed ${seed}` : `held, seed ${seed}`);
+console.log(problems.length > 0 ? `failed, seed ${seed}` : `passed, seed ${seed}`);
 process.exit(problems.length > 0 ? 1 : 0);

@@ -101,5 +101,5 @@ try {
   await run.ended;
   await rm(folder, { recursive: true, force: true });
 }
-console.log(isBroken ? 'broken' : 'held');
+console.log(isBroken ? 'failed' : 'passed');
 process.exit(isBroken ? 1 : 0);

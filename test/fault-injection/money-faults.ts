@@ -53,7 +53,7 @@ try {
 } finally {
   await server.stop();
 }
-console.log(failures.length === 0 ? `held, seed ${seed}` : `broken, seed ${seed}`);
+console.log(failures.length === 0 ? `passed, seed ${seed}` : `failed, seed ${seed}`);
 process.exit(failures.length === 0 ? 0 : 1);
 
 async function run(name: string): Promise<readonly string[]> {

@@ -220,5 +220,5 @@ try {
   await world.close();
   await server?.stop();
 }
-console.log(world.failures.length === 0 ? `held, seed ${seed}` : `broken, seed ${seed}`);
+console.log(world.failures.length === 0 ? `passed, seed ${seed}` : `failed, seed ${seed}`);
 process.exit(world.failures.length === 0 ? 0 : 1);

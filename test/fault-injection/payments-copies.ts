@@ -67,7 +67,7 @@ try {
   await server.stop();
 }
 for (const failure of failures) console.log(`BROKEN: ${failure}`);
-console.log(failures.length === 0 ? 'held' : 'broken');
+console.log(failures.length === 0 ? 'passed' : 'failed');
 process.exit(failures.length === 0 ? 0 : 1);
 
 async function startGateway(): Promise<{ gateway: Gateway; url: string }> {

@@ -213,5 +213,5 @@ try {
   await provider.close();
   await rm(folder, { recursive: true, force: true });
 }
-console.log(failures.length === 0 ? 'held' : 'broken');
+console.log(failures.length === 0 ? 'passed' : 'failed');
 process.exit(failures.length === 0 ? 0 : 1);
