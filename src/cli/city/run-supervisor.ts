@@ -8,7 +8,7 @@ import { createRedactor } from '../../kernel/secrets/secret.ts';
 import { ownRunner } from './environment.ts';
 import { planOf } from './plan.ts';
 
-export interface SupervisorOptions {
+export interface RunSupervisorOptions {
   directory: string;
   env: Readonly<Record<string, string | undefined>>;
   /** Writes its log into the City's folder instead of standard output. */
@@ -23,7 +23,7 @@ export async function runSupervisor({
   env,
   isDetached,
   isForDeployment,
-}: SupervisorOptions): Promise<number> {
+}: RunSupervisorOptions): Promise<number> {
   const folder = cityFolder(directory);
   const state = isForDeployment ? null : await folder.readState();
   if (state === null && !isForDeployment)
