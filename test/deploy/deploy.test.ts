@@ -186,7 +186,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     await run.waitFor(/"msg":"the City serves"/, minutes);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
     const second = await city.run(['city', 'run']);
-    expect(second).toMatchObject({ code: 1, screen: expect.stringContaining('runs already') });
+    expect(second).toMatchObject({ code: 1, screen: expect.stringContaining('is already running') });
     run.process.kill('SIGTERM');
     expect(await run.ended).toBe(0);
     expect((await city.run(['city', 'status'])).code).toBe(1);

@@ -29,7 +29,7 @@ export async function runSupervisor({
   if (state === null && !isForDeployment)
     throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
   if ((await supervisorClient(folder).status()) !== null)
-    throw new Error('A supervisor of this City runs already.');
+    throw new Error('A supervisor of this City is already running; stop it with: townhall city stop');
   // Plan first: a version that can no longer run ends this process with the reason before anything
   // is opened.
   const plan =

@@ -160,7 +160,7 @@ async function rollBackCity({ options, ...context }: CityCall<{ to: string | und
 async function startAgain({ options, ...context }: CityCall): Promise<number> {
   const directory = directoryOf(options);
   const { folder, state, running } = await survey({ directory, env: context.env });
-  if (running !== null) throw new Error(`Version ${running.version} runs already, at ${running.url}.`);
+  if (running !== null) throw new Error(`Version ${running.version} is already running at ${running.url}.`);
   if (state === null) throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
   const plan = await planOf(folder.versionPath(state.version), context, { cityDirectory: directory });
   await startDetached({
