@@ -174,7 +174,7 @@ function createMediaRoute(ai: AiMethods, baseUrl: string): MediaRoute {
     createImage: ai.createImage,
     getImage: ai.getImage,
     cancelImage: ai.cancelImage,
-    getMedia: async (link, call) => (await ai.getMedia(link, call)) as Blob,
+    getMedia: ai.getMedia,
     synthesizeSpeech: ai.synthesizeSpeech,
     transcribeAudio: ai.transcribeAudio,
   };
