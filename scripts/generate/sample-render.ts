@@ -72,7 +72,7 @@ function typeScriptCall({ id, pathMembers, query, headers, body, answer, choice 
   if (answer === 'events') return `${start}${call}) {\n  console.log(event);\n}`;
   if (answer === 'nothing') return `${start}${call};`;
   if (answer === 'media')
-    return `${start}${call};\nawait writeFile('answer', Buffer.from(await (answer as Blob).arrayBuffer()));`;
+    return `${start}${call};\nawait writeFile('answer', Buffer.from(await answer.arrayBuffer()));`;
   return `${start}${call};\nconsole.log(answer);`;
 }
 
