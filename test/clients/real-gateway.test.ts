@@ -191,6 +191,7 @@ describe('the AI SDK with client.model', () => {
       status: 404,
       code: 'model_not_found',
     });
+    // The model streams the answer of generateText as well.
     const requestLines = () =>
       world.logLines.slice(lineCount).filter((line) => line.includes('"ai.streamText"'));
     // The server may log the request after its answer.
