@@ -72,7 +72,8 @@ export function paintShape(canvas: Canvas, shape: Shape): void {
   const { kind, x: middleX, y: middleY, radius, angle, color, opacity } = shape;
   const unitDistance = distances[kind];
   const shadowOffset = radius * 0.12;
-  const reach = radius * extentOf(kind) + shadowOffset * 3;
+  // One pixel more for the smooth edge.
+  const reach = radius * extentOf(kind) + shadowOffset * 3 + 1;
   const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
   const distanceAt = (x: number, y: number) => {
     const [shiftedX, shiftedY] = [(x - middleX) / radius, (y - middleY) / radius];
@@ -161,7 +162,14 @@ function extentOf(kind: ShapeKind): number {
   return largeExtents[kind] ?? 1.15;
 }
 
-const largeExtents: Partial<Record<ShapeKind, number>> = { wave: 3.4, mountain: 1.6, square: 1.25 };
+const largeExtents: Partial<Record<ShapeKind, number>> = {
+  wave: 3.9,
+  mountain: 1.6,
+  tree: 1.35,
+  // The eaves end at 1.27, but the distance to them is underestimated, which widens their shadow.
+  house: 1.6,
+  square: 1.25,
+};
 
 function box(x: number, y: number, halfWidth: number, halfHeight: number): number {
   const [overX, overY] = [Math.abs(x) - halfWidth, Math.abs(y) - halfHeight];
