@@ -51,7 +51,6 @@ function oracle(source: Source): Oracle {
   let check: ValidateFunction | undefined;
   return (value) => {
     check ??= compile(schemaOf(source));
-    // JSON has no dates and no undefined; how a client converts them is up to the client.
     if (check(value)) return;
     const [error] = check.errors ?? [];
     const reason = `${error?.instancePath} ${error?.message} ${JSON.stringify(error?.params)}`;
