@@ -16,7 +16,7 @@ const folder = path.join(root, 'build', 'oracles');
 export type Oracle = (value: unknown) => void;
 
 /** Time limit for a test that generates the schemas, which takes half a minute on a busy machine. */
-export const oraclesMs = 240_000;
+export const oracleTimeoutMs = 240_000;
 
 /** A stream part of the language-model specification, version 3. */
 export const streamPartV3 = oracle({
@@ -65,14 +65,14 @@ function compile(schema: object): ValidateFunction {
 }
 
 // Increase it when the generation below changes: the cached schemas are then generated again.
-const generation = 3;
+const schemaVersion = 3;
 
 function schemaOf(source: Source): object {
   const { version } = JSON.parse(
     readFileSync(path.join(packageFolder(source.package), 'package.json'), 'utf8'),
   ) as { version: string };
   const key = createHash('sha256')
-    .update(JSON.stringify([source, version, generation]))
+    .update(JSON.stringify([source, version, schemaVersion]))
     .digest('hex')
     .slice(0, 12);
   const cacheFile = path.join(folder, `${source.type}-${key}.json`);

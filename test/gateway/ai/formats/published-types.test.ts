@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   chatCompletion,
   chatCompletionChunk,
-  oraclesMs,
+  oracleTimeoutMs,
   streamPartV3,
   streamPartV4,
 } from '../../../support/oracles.ts';
@@ -75,7 +75,7 @@ beforeAll(async () => {
     models: JSON.stringify({ providers, models }),
     env: { BEDROCK_KEY: 'key' },
   });
-}, oraclesMs);
+}, oracleTimeoutMs);
 afterAll(async () => {
   await world.close();
   await provider.close();
