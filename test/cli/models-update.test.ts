@@ -301,11 +301,11 @@ describe('the commands of a publisher', () => {
     expect([code, output[0]]).toEqual([0, 'No changes.']);
   });
 
-  test('signs only with a key of Ed25519', async () => {
+  test('signs only with an Ed25519 key', async () => {
     const file = await publish(documentWith(inputRate));
     await writeFile(join(folder, 'no.pem'), 'CANARY-91c2');
     const error = await run('sign', file, '--key-file', join(folder, 'no.pem')).catch(String);
-    expect(error).toContain('has no private key of Ed25519');
+    expect(error).toContain('has no Ed25519 private key');
     expect(error).not.toContain('CANARY');
   });
 });

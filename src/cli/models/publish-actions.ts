@@ -35,9 +35,12 @@ export const signAction: Action = action({
   path: 'sign',
   summary: 'Checks a catalog document and writes its signature beside it, with .sig at the end of the name.',
   arguments: { file: { placeholder: 'FILE' } },
-  options: { 'key-file': { kind: 'value', placeholder: 'FILE', summary: 'The private key, as of keygen.' } },
+  options: {
+    'key-file': { kind: 'value', placeholder: 'FILE', summary: 'The private key that keygen has written.' },
+  },
   async run({ arguments: { file }, options: { 'key-file': keyFile }, print, printError }) {
-    if (keyFile === undefined) throw new SettingError('--key-file is missing: the private key of keygen.');
+    if (keyFile === undefined)
+      throw new SettingError('--key-file is missing: pass a private key of "townhall models keygen".');
     const key = await readPrivateKey(keyFile);
     const document = await readFile(file);
     const { published_at: publishedAt, pins } = parseCatalogDocument(
@@ -64,5 +67,5 @@ async function readPrivateKey(path: string): Promise<KeyObject> {
     // The same message for an unreadable key and one of another type than Ed25519: the text of the
     // error may quote the key.
   }
-  throw new Error(`${path} has no private key of Ed25519; "townhall models keygen" writes one.`);
+  throw new Error(`${path} has no Ed25519 private key; "townhall models keygen" writes one.`);
 }
