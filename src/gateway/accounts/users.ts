@@ -8,7 +8,7 @@ import type { AttemptLimits } from './core/attempt-limits.ts';
 import type { LoginAttemptStore } from './login/store.ts';
 import type { AccountsHandlers, AuditPort, ChangesPort, PaidCallStops } from './core/ports.ts';
 import { serializeUserRecord } from './core/serialize-user.ts';
-import type { AccountsStore, User } from './core/store.ts';
+import { isExistingUser, type AccountsStore, type ExistingUser, type User } from './core/store.ts';
 
 interface UserOptions {
   store: AccountsStore;
@@ -61,7 +61,7 @@ async function setState(
   { store, audit, changes, stops }: UserOptions,
   call: AdminCall & { body: { user_id: string } },
   state: 'active' | 'blocked',
-): Promise<User> {
+): Promise<ExistingUser> {
   return store.tx(async (queries, tx) => {
     const user = requireVisible(await queries.lockUser(call.body.user_id), call.identity);
     // A stop protects the operator's credits, so a Bureau's own credential does not lift it.
@@ -101,13 +101,13 @@ async function remove(
   });
 }
 
-async function serialize({ stops }: UserOptions, users: readonly User[]): Promise<UserRecord[]> {
+async function serialize({ stops }: UserOptions, users: readonly ExistingUser[]): Promise<UserRecord[]> {
   const ends = await stops.endsAt(users.map(({ userId }) => userId));
   return users.map((user) => serializeUserRecord(user, ends.get(user.userId)));
 }
 
-function requireVisible(user: User | null, identity: AdminIdentity): User {
-  if (!user || user.state === 'removed' || !canAccessBureau(identity, user.bureauId)) throw userNotFound();
+function requireVisible(user: User | null, identity: AdminIdentity): ExistingUser {
+  if (!user || !isExistingUser(user) || !canAccessBureau(identity, user.bureauId)) throw userNotFound();
   return user;
 }
 

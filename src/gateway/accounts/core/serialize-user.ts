@@ -1,6 +1,6 @@
 // Serializes users for answers: to themselves, and to administrators.
 import type { User as UserBody, UserRecord } from '../../../contract/gateway/types.gen.ts';
-import type { User } from './store.ts';
+import type { ExistingUser, User } from './store.ts';
 
 export function serializeUser(user: User): UserBody {
   return {
@@ -13,11 +13,11 @@ export function serializeUser(user: User): UserBody {
   };
 }
 
-export function serializeUserRecord(user: User, stopEndsAt: Date | undefined): UserRecord {
+export function serializeUserRecord(user: ExistingUser, stopEndsAt: Date | undefined): UserRecord {
   return {
     ...serializeUser(user),
     bureau_id: user.bureauId,
-    state: user.state === 'blocked' ? 'blocked' : 'active',
+    state: user.state,
     paid_calls_stopped_until: stopEndsAt?.toISOString() ?? null,
   };
 }

@@ -18,6 +18,11 @@ export interface User {
   createdAt: Date;
 }
 
+/** A user that was not removed. */
+export interface ExistingUser extends User {
+  state: Exclude<UserState, 'removed'>;
+}
+
 export interface Token {
   tokenId: string;
   kind: TokenKind;
@@ -100,7 +105,7 @@ export interface AccountsQueries {
   listUsers(
     filter: { bureauId?: string | undefined; email?: string | undefined },
     request: PageRequest,
-  ): Promise<User[]>;
+  ): Promise<ExistingUser[]>;
   /** Whether an administrator or a backend created the user with an `external_id`. */
   isExternalUser(userId: string): Promise<boolean>;
   findToken(tokenId: string): Promise<Token | null>;
@@ -120,7 +125,7 @@ export interface AccountsQueries {
   setPassword(userId: string, passwordDigest: string): Promise<void>;
   /** Replaces the digest if it still is `from`. Returns whether it was. */
   changePassword(userId: string, from: string, to: string): Promise<boolean>;
-  setUserState(userId: string, state: 'active' | 'blocked'): Promise<void>;
+  setUserState(userId: string, state: ExistingUser['state']): Promise<void>;
   setMetadata(userId: string, metadata: Record<string, unknown>): Promise<void>;
   /** Deletes the personal data. The row stays, without it. */
   eraseUser(userId: string): Promise<void>;
@@ -148,6 +153,11 @@ export interface BureauColumns {
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;
+}
+
+/** Whether the user was not removed. */
+export function isExistingUser(user: User): user is ExistingUser {
+  return user.state !== 'removed';
 }
 
 export function accountsStore(database: Database, bureaus: BureauColumns): AccountsStore {
@@ -182,7 +192,7 @@ function userQueries(
   return {
     findUser: (userId) => findUser(userId),
     lockUser: (userId) => findUser(userId, sql`for update`),
-    listUsers: ({ bureauId, email }, { after, limit }) => sql<User[]>`
+    listUsers: ({ bureauId, email }, { after, limit }) => sql<ExistingUser[]>`
       select ${userColumns(sql)} from gateway.accounts_users u
       where u.state <> 'removed'
         ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
