@@ -38,7 +38,7 @@ export interface ProcessEnd {
   exitCode: number | null;
   signal: string | null;
   /** `exit` when the process ended by itself, else the reason for ending it. */
-  because: 'exit' | 'deadline' | 'aborted' | 'flood';
+  endReason: 'exit' | 'deadline' | 'aborted' | 'flood';
 }
 
 export interface RunningProcess {
@@ -48,7 +48,7 @@ export interface RunningProcess {
    */
   readonly ended: Promise<ProcessEnd>;
   /** Ends the process and its descendants; resolves when they are gone. */
-  stop(because?: 'deadline' | 'aborted'): Promise<ProcessEnd>;
+  stop(reason?: 'deadline' | 'aborted'): Promise<ProcessEnd>;
   /** The output so far. */
   output(): { text: string; bytes: number; truncated: boolean };
 }
@@ -81,13 +81,13 @@ export function startProcess(options: ProcessOptions): RunningProcess {
     failure.catch(() => {});
     return { ended: failure, stop: () => failure, output: output.read };
   }
-  let because: ProcessEnd['because'] = 'exit';
+  let endReason: ProcessEnd['endReason'] = 'exit';
   let currentEnd: Promise<void> | undefined;
 
   // The first call decides the reason; after an exit it only ends the descendants.
-  function end(reason: ProcessEnd['because']): Promise<void> {
+  function end(reason: ProcessEnd['endReason']): Promise<void> {
     if (currentEnd === undefined) {
-      because = reason;
+      endReason = reason;
       currentEnd = endTree(child.pid, { mark, graceMs, isSandboxed, clock });
     }
     return currentEnd;
@@ -99,7 +99,7 @@ export function startProcess(options: ProcessOptions): RunningProcess {
   });
   const exit = waitForExit(child, { endDescendants: () => end('exit'), clock }).then((status) => ({
     ...status,
-    because,
+    endReason,
   }));
   exit.catch(() => {});
   return {

@@ -64,16 +64,16 @@ function configuredCommands(
         description,
         input: noInput,
         async run(_input, { program }) {
-          const { exitCode, output, truncated, because } = await program(command);
-          return { exitCode, output, truncated, ended: because };
+          const { exitCode, output, truncated, endReason } = await program(command);
+          return { exitCode, output, truncated, ended: endReason };
         },
       },
     ]),
   );
 }
 
-function describeEnd({ exitCode, signal, because }: ProcessEnd): string {
-  if (because === 'flood') return 'It was ended because of too much output.';
+function describeEnd({ exitCode, signal, endReason }: ProcessEnd): string {
+  if (endReason === 'flood') return 'It was ended because of too much output.';
   return exitCode === null
     ? `It was ended by ${signal ?? 'a signal'}.`
     : `It ended by itself with the exit code ${exitCode}.`;

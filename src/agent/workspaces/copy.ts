@@ -39,7 +39,7 @@ export async function copyFiles(
     settings: isConfined ? { write: [to] } : false,
     paths: { hidden: [], readOnly: [] },
   });
-  const { exitCode, output, because } = await runProcess({
+  const { exitCode, output, endReason } = await runProcess({
     ...program,
     maxOutputBytes: 4 * 1024,
     timeoutMs,
@@ -47,7 +47,7 @@ export async function copyFiles(
     clock,
   });
   if (exitCode === 0) return;
-  if (because === 'deadline') throw tooSlow();
+  if (endReason === 'deadline') throw tooSlow();
   const reason = output.trim().split('\n')[0] ?? '';
   throw workspaceUnavailable(`The files of the session could not be copied: ${reason.slice(0, 300)}.`);
 }

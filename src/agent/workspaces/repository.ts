@@ -117,7 +117,7 @@ async function runGit(
     settings: sandbox.isOff ? false : { write: [repository] },
     paths: { hidden: [], readOnly: [] },
   });
-  const { exitCode, output, because } = await runProcess({
+  const { exitCode, output, endReason } = await runProcess({
     ...program,
     maxOutputBytes,
     timeoutMs,
@@ -126,6 +126,6 @@ async function runGit(
   });
   const lastLine = output.trim().split('\n').at(-1) ?? '';
   if (exitCode === 0) return lastLine;
-  const reason = because === 'deadline' ? 'it took longer than a minute' : lastLine;
+  const reason = endReason === 'deadline' ? 'it took longer than a minute' : lastLine;
   throw workspaceUnavailable(`git says: ${reason.slice(0, 300)}`);
 }

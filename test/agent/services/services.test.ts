@@ -191,12 +191,12 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   test.each([
     ['ignore', /^deadline$/],
     ['flood', /^(flood|deadline)$/],
-  ])('end the program of the command %s', async (command, because) => {
+  ])('end the program of the command %s', async (command, endReason) => {
     const startedMs = performance.now();
     const { result } = await agent.client.services.callCommand({ serviceName: 'bell', command });
     // The deadline of two seconds, plus some for a busy machine.
     expect(performance.now() - startedMs).toBeLessThan(15_000);
-    expect(result).toMatchObject({ because: expect.stringMatching(because) });
+    expect(result).toMatchObject({ endReason: expect.stringMatching(endReason) });
     expect((result as { output: string }).output.length).toBeLessThan(1024 * 1024 + 100);
     const pid = Number(await readFile(join(agent.workspace, command), 'utf8'));
     expect(pid).toBeGreaterThan(1);

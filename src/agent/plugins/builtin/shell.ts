@@ -169,7 +169,7 @@ async function runCommand(
         clock,
       }),
   );
-  const endText = describeEnd(result.because, timeoutSeconds);
+  const endText = describeEnd(result.endReason, timeoutSeconds);
   const notices = [
     ...(renamed.length === 0 ? [] : [describeRenamed(renamed)]),
     ...describeCovered(coveredFolders),
@@ -209,8 +209,8 @@ function joinItems(paths: readonly string[]): string {
     : `${paths.slice(0, 20).join(', ')}, and ${paths.length - 20} more`;
 }
 
-function describeEnd(because: ProcessEnd['because'], timeoutSeconds: number): string | undefined {
-  switch (because) {
+function describeEnd(endReason: ProcessEnd['endReason'], timeoutSeconds: number): string | undefined {
+  switch (endReason) {
     case 'exit':
       return undefined;
     case 'deadline':
