@@ -30,6 +30,8 @@ export async function copyFiles(
   { sandbox, env, clock }: CopyOptions,
 ): Promise<void> {
   await withTimeout((signal) => requireSize(from, signal), { ms: timeoutMs, clock, error: tooSlow });
+  // With the sandbox off or missing, the copy runs unconfined: then no program of the session is
+  // confined either.
   const isConfined = !sandbox.isOff && sandbox.missing === undefined;
   const program = sandbox.prepare({
     command: ['/bin/sh', '-c', isWorktree ? copyWithoutGit : copyAll, to],
