@@ -111,8 +111,8 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
   afterAll(() => agent.close());
   const control = (serviceName: string, action: 'start' | 'stop' | 'restart' | 'status') =>
     agent.client.services.controlService({ serviceName, action });
-  const callAction = (actionName: string, payload: object = {}) =>
-    agent.client.services.callAction({ serviceName: 'bell', actionName, ...payload } as never);
+  const callAction = (actionName: string, payload: Record<string, unknown> = {}) =>
+    agent.client.services.callAction({ serviceName: 'bell', actionName, ...payload });
 
   test('are listed with their state, actions and commands', async () => {
     const { services } = await agent.client.services.listServices();
