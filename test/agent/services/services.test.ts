@@ -1,4 +1,4 @@
-// Agent services over HTTP: concurrent control, misbehaving commands, unknown names.
+// Agent services over HTTP: concurrent starts and stops, misbehaving commands, unknown names.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,13 +14,13 @@ let runningCount = 0;
 let maxRunningCount = 0;
 const anyObject = { type: 'object' };
 
-// Time in which concurrent commands arrive.
+// How long a start or a stop takes, so that concurrent ones meet it.
 const transitionMs = 5;
 
 const bell: ServiceDefinition = {
   name: 'bell',
   title: 'Bell',
-  // Its programs are looked up from here, so that they need process ids of the host.
+  // The tests check whether its programs still run, so they need process ids of the host.
   sandbox: false,
   async start() {
     calls.push('start');
@@ -154,7 +154,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await control('sleeper', 'stop')).toMatchObject({ changed: false });
   });
 
-  test('run at most once under fifty concurrent commands', async () => {
+  test('run at most once under fifty concurrent starts and stops', async () => {
     calls.length = 0;
     maxRunningCount = 0;
     const actions = Array.from(
