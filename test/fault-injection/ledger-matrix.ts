@@ -50,14 +50,12 @@ async function checkCell(
   const busyCount = sum(results.map((result) => result.failed['credits_busy'] ?? 0));
   const refusals = sum(results.map((result) => result.refused)) + busyCount;
   const expected = Math.min(Math.floor(credits / price), calls);
-  const failures = results
-    .map(({ failed: { credits_busy: _busy, ...others } }) => JSON.stringify(others))
-    .filter((text) => text !== '{}');
+  const failures = failuresOf(results);
   const { posted, held } = await balanceOf(ledger, userId, credits - grantedCount * price);
   const isRight =
     grantedCount === expected &&
     refusals === calls - expected &&
-    failures.length === 0 &&
+    failures === '' &&
     (runs.length > 1 || busyCount === 0) &&
     posted === BigInt(credits - expected * price) &&
     held === 0n;
@@ -65,10 +63,7 @@ async function checkCell(
     `${runs.length} gateways, ${credits} credits, price ${price}, ${calls} calls: ` +
     `${grantedCount} granted of ${expected}, ${refusals} refused (${busyCount} busy), ` +
     `balance ${posted}, held ${held}`;
-  console.log(
-    `${isRight ? 'ok    ' : 'BROKEN'} ${line}${failures.length > 0 ? ` failed ${failures.join(' ')}` : ''}`,
-  );
-  if (!isRight) problems.push(line);
+  report(isRight, `${line}${failures}`);
 }
 
 /** Calls whose price is known only afterwards, in waves until none is granted. */
@@ -79,23 +74,41 @@ async function checkLatePrices(
 ): Promise<void> {
   const bound = 10;
   const userId = await makeUser(ledger, credits);
-  let [granted, charged] = [0, 0];
+  let [granted, charged, failures] = [0, 0, ''];
   for (let wave = 0, isSpent = false; !isSpent && wave < 200; wave += 1) {
     const results = await Promise.all(
       runs.map((run) => run({ userIds: [userId], calls: 20, bound, price: null, slowMs: 5 })),
     );
     granted += sum(results.map((result) => result.granted));
     charged += sum(results.map((result) => result.charged));
+    failures += failuresOf(results);
     isSpent = results.every(
       ({ granted: count, failed }) => count === 0 && failed['credits_busy'] === undefined,
     );
   }
   const { posted, held } = await balanceOf(ledger, userId, credits - charged);
   const isRight =
-    posted >= 0n && posted < BigInt(bound) && held === 0n && posted === BigInt(credits - charged);
+    failures === '' &&
+    posted >= 0n &&
+    posted < BigInt(bound) &&
+    held === 0n &&
+    posted === BigInt(credits - charged);
   const line =
     `${runs.length} gateways, ${credits} credits, prices of 1 to ${bound} known afterwards: ` +
     `${granted} granted, ${charged} charged, ${posted} remain`;
+  report(isRight, `${line}${failures}`);
+}
+
+/** The calls that failed for other reasons than credits, as text; empty when there are none. */
+function failuresOf(results: readonly TaskResult[]): string {
+  return results
+    .map(({ failed: { credits_busy: _busy, ...others } }) => JSON.stringify(others))
+    .filter((text) => text !== '{}')
+    .map((text) => `, failed ${text}`)
+    .join('');
+}
+
+function report(isRight: boolean, line: string): void {
   console.log(`${isRight ? 'ok    ' : 'BROKEN'} ${line}`);
   if (!isRight) problems.push(line);
 }
