@@ -139,21 +139,21 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
       changed: false,
       service: { state: 'stopped' },
     });
-    await expect(
-      agent.client.services.callAction({ serviceName: 'sleeper', actionName: 'nap' }),
-    ).rejects.toMatchObject({ status: 503, code: 'service_stopped' });
     expect(await control('sleeper', 'start')).toMatchObject({ changed: true, service: { state: 'running' } });
     expect(await control('sleeper', 'start')).toMatchObject({
       changed: false,
       service: { state: 'running' },
     });
-    expect(await agent.client.services.callAction({ serviceName: 'sleeper', actionName: 'nap' })).toEqual({
-      success: true,
-      serviceName: 'sleeper',
-      result: 'zzz',
-    });
     expect(await control('sleeper', 'stop')).toMatchObject({ changed: true, service: { state: 'stopped' } });
     expect(await control('sleeper', 'stop')).toMatchObject({ changed: false });
+  });
+
+  test('refuse an action while they are stopped', async () => {
+    const nap = () => agent.client.services.callAction({ serviceName: 'sleeper', actionName: 'nap' });
+    await expect(nap()).rejects.toMatchObject({ status: 503, code: 'service_stopped' });
+    await control('sleeper', 'start');
+    expect(await nap()).toEqual({ success: true, serviceName: 'sleeper', result: 'zzz' });
+    await control('sleeper', 'stop');
   });
 
   test('run at most once under fifty concurrent starts and stops', async () => {
