@@ -20,6 +20,7 @@ beforeAll(async () => {
   const program = [
     '#!/bin/sh',
     `[ "$*" = 'completions words keys revoke' ] && printf 'tok_1\\tci\\ntok_2\\tdeploy bot\\n'`,
+    `[ "$*" = 'completions words users unblock' ] && printf '%s\\n' 'usr_$(touch\${IFS}expanded)'`,
     '',
   ].join('\n');
   await writeFile(join(folder, 'bin/townhall'), program, { mode: 0o755 });
@@ -153,6 +154,11 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
     ['townhall --', ['--help', '--version']],
   ])('completes "%s"', (line, words) => {
     expect(completionsOf[shell](line).sort()).toEqual([...words].sort());
+  });
+
+  test.skipIf(!isInstalled)('expands no word of a server', () => {
+    expect(completionsOf[shell]('townhall users unblock ').join('')).toContain('touch');
+    expect(existsSync(join(folder, 'expanded'))).toBe(false);
   });
 
   // In bash, files are an option of `complete` that only a terminal applies.

@@ -76,7 +76,15 @@ function bashScript(commands: readonly NamedCommand[], positions: readonly Posit
     }),
     '  esac',
     '  [[ $current == -* ]] && words="$flags"',
-    '  COMPREPLY=($(compgen -W "$words" -- "$current"))',
+    // `compgen -W` would expand each word, so a server could run a command by an id such as $(…).
+    '  local -a candidates',
+    '  read -r -d "" -a candidates <<< "$words"',
+    '  COMPREPLY=()',
+    '  for word in "${candidates[@]}"; do',
+    '    [[ $word == "$current"* ]] || continue',
+    '    printf -v word %q "$word"',
+    '    COMPREPLY+=("$word")',
+    '  done',
     '}',
     'complete -o default -F _townhall townhall',
   ];
