@@ -8,12 +8,14 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startWorld, type World } from '../world.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'asset-pages-'));
+const root = mkdtempSync(join(tmpdir(), 'asset-pages-'));
+const directory = join(root, 'portal');
 const longPage = `<h1>Long</h1>${'text '.repeat(2_000)}`;
 let world: World;
 
 beforeAll(async () => {
-  mkdirSync(join(directory, 'guides'));
+  mkdirSync(join(directory, 'guides'), { recursive: true });
+  writeFileSync(join(root, 'outside.html'), 'secret');
   writeFileSync(join(directory, 'index.html'), '<h1>Portal</h1>');
   writeFileSync(join(directory, 'long.html'), longPage);
   writeFileSync(join(directory, 'picture.webp'), Buffer.alloc(4_000));
@@ -25,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await world.close();
-  rmSync(directory, { recursive: true });
+  rmSync(root, { recursive: true });
 });
 
 interface ReceivedPage {
@@ -134,11 +136,11 @@ describe('an address without a page', () => {
 
   test.each([
     '/docs/.hidden',
-    '/docs/../package.json',
-    '/docs/%2e%2e/package.json',
+    '/docs/../outside.html',
+    '/docs/%2e%2e/outside.html',
     '/docs//etc/passwd',
     '/docs/guides/.',
-  ])('may be a file that is not served: %s', async (path) => {
+  ])('serves no file outside the folder and no hidden one: %s', async (path) => {
     expect((await get(path)).status).toBe(404);
   });
 });
