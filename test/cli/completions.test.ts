@@ -21,6 +21,7 @@ beforeAll(async () => {
     '#!/bin/sh',
     `[ "$*" = 'completions words keys revoke' ] && printf 'tok_1\\tci\\ntok_2\\tdeploy bot\\n'`,
     `[ "$*" = 'completions words users unblock' ] && printf '%s\\n' 'usr_$(touch\${IFS}expanded)'`,
+    `[ "$*" = 'completions words users remove' ] && touch asked`,
     '',
   ].join('\n');
   await writeFile(join(folder, 'bin/townhall'), program, { mode: 0o755 });
@@ -159,6 +160,11 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
   test.skipIf(!isInstalled)('expands no word of a server', () => {
     expect(completionsOf[shell]('townhall users unblock ').join('')).toContain('touch');
     expect(existsSync(join(folder, 'expanded'))).toBe(false);
+  });
+
+  test.skipIf(!isInstalled)('asks no server for flags', () => {
+    expect(completionsOf[shell]('townhall users remove --ur')).toEqual(['--url']);
+    expect(existsSync(join(folder, 'asked'))).toBe(false);
   });
 
   // In bash, files are an option of `complete` that only a terminal applies.

@@ -60,22 +60,24 @@ function bashScript(commands: readonly NamedCommand[], positions: readonly Posit
   return [
     '# Completions of townhall for bash.',
     '_townhall() {',
-    '  local current="${COMP_WORDS[COMP_CWORD]}" path="" word words="" flags=""',
+    '  local current="${COMP_WORDS[COMP_CWORD]}" path="" word words=""',
     '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
     '    [[ $word == -* ]] || path="${path:+$path }$word"',
     '  done',
-    '  case "${path%% *}" in',
-    `    "") flags="--help --version" ;;`,
-    ...commands.map((entry) => `    ${entry.name}) flags="${flagsOf(entry).join(' ')}" ;;`),
-    '  esac',
-    '  case "$path" in',
-    `    "") words="${commands.map(({ name }) => name).join(' ')}" ;;`,
+    '  if [[ $current == -* ]]; then',
+    '    case "${path%% *}" in',
+    `      "") words="--help --version" ;;`,
+    ...commands.map((entry) => `      ${entry.name}) words="${flagsOf(entry).join(' ')}" ;;`),
+    '    esac',
+    '  else',
+    '    case "$path" in',
+    `      "") words="${commands.map(({ name }) => name).join(' ')}" ;;`,
     ...positions.map((position) => {
       const words = position.isDynamic ? `$(${wordsCommand(position)} | cut -f1)` : position.words.join(' ');
-      return `    "${position.typed}") words="${words}" ;;`;
+      return `      "${position.typed}") words="${words}" ;;`;
     }),
-    '  esac',
-    '  [[ $current == -* ]] && words="$flags"',
+    '    esac',
+    '  fi',
     // `compgen -W` would expand each word, so a server could run a command by an id such as $(…).
     '  local -a candidates',
     '  read -r -d "" -a candidates <<< "$words"',
@@ -149,6 +151,10 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
     '    set --local typed (__townhall_path)',
     '    test (string split --max 1 \' \' -- "$typed ")[1] = "$argv"',
     'end',
+    'function __townhall_in_flag',
+    '    set --local word (commandline --cut-at-cursor --current-token)',
+    '    string match --quiet -- \'-*\' "$word"',
+    'end',
     // -f: no file names where a word of the command follows.
     `complete -c townhall -n '__townhall_at ""' -f`,
     ...withWords.map(({ typed }) => `complete -c townhall -n '__townhall_at ${typed}' -f`),
@@ -157,7 +163,9 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
       ({ name, summary }) => `complete -c townhall -n '__townhall_at ""' -a ${name} -d ${quote(summary)}`,
     ),
     ...withWords.flatMap((position) => {
-      const words = position.isDynamic ? [`'(${wordsCommand(position)})'`] : position.words;
+      const words = position.isDynamic
+        ? [`'(__townhall_in_flag; or ${wordsCommand(position)})'`]
+        : position.words;
       return words.map((word) => `complete -c townhall -n '__townhall_at ${position.typed}' -a ${word}`);
     }),
     ...commands.flatMap((entry) =>
