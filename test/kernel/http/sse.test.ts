@@ -38,6 +38,22 @@ async function* streamOf<T>(...items: T[]): AsyncGenerator<T> {
   yield* items;
 }
 
+async function* oneAfter(start: Promise<void>): AsyncGenerator<{ data: number }> {
+  await start;
+  yield { data: 1 };
+}
+
+/** Sends the request; the function returns what has arrived so far. */
+async function sendRequest(port: number): Promise<() => string> {
+  const socket = await openSocket(port);
+  let output = '';
+  socket.on('data', (chunk) => {
+    output += chunk.toString('latin1');
+  });
+  socket.write(request);
+  return () => output;
+}
+
 describe('writeEvents', () => {
   test('writes one JSON document per data line and [DONE] last', async () => {
     const port = await serve((response) =>
@@ -52,29 +68,32 @@ describe('writeEvents', () => {
     );
   });
 
-  test('sends the head at once and heartbeats while quiet', async () => {
+  test('sends the head before the first event exists', async () => {
     const gate = Promise.withResolvers<void>();
     const port = await serve((response) =>
-      writeEvents(
-        response,
-        (async function* () {
-          await gate.promise;
-          yield { data: 1 };
-        })(),
-        { limits: { ...limits, heartbeatMs: 20 }, onError: () => '' },
-      ),
+      writeEvents(response, oneAfter(gate.promise), { limits, onError: () => '' }),
     );
-    const socket = await openSocket(port);
-    let output = '';
-    socket.on('data', (chunk) => {
-      output += chunk.toString('latin1');
-    });
-    socket.write(request);
-    await until(() => output.includes('HTTP/1.1 200'), 'the head');
-    expect(output).not.toContain('data:');
-    await until(() => (output.match(/: hb\n\n/g) ?? []).length >= 2, 'two heartbeats');
+    const received = await sendRequest(port);
+    // No heartbeat sends the head within this time.
+    await until(() => received().includes('HTTP/1.1 200'), 'the head', limits.heartbeatMs / 3);
+    expect(received()).not.toContain('data:');
     gate.resolve();
-    await until(() => output.includes('data: 1\n\n'), 'the event');
+    await until(() => received().includes('data: 1\n\n'), 'the event');
+  });
+
+  test('sends heartbeats while quiet', async () => {
+    const gate = Promise.withResolvers<void>();
+    const port = await serve((response) =>
+      writeEvents(response, oneAfter(gate.promise), {
+        limits: { ...limits, heartbeatMs: 20 },
+        onError: () => '',
+      }),
+    );
+    const received = await sendRequest(port);
+    await until(() => (received().match(/: hb\n\n/g) ?? []).length >= 2, 'two heartbeats');
+    expect(received()).not.toContain('data:');
+    gate.resolve();
+    await until(() => received().includes('data: 1\n\n'), 'the event');
   });
 
   test('reports a late error in the stream and omits [DONE]', async () => {
