@@ -160,17 +160,17 @@ describe('writeEvents', () => {
   test('drops a stalled reader at its deadline', async () => {
     let producedEvents = 0;
     let outcome: StreamOutcome | undefined;
-    let response: ServerResponse | undefined;
+    let servedResponse: ServerResponse | undefined;
     let highestLength = 0;
     const megabyte = 'x'.repeat(1024 * 1024);
-    const port = await serve(async (socket) => {
-      response = socket;
+    const port = await serve(async (response) => {
+      servedResponse = response;
       outcome = await writeEvents(
-        socket,
+        response,
         (async function* () {
           for (;;) {
             producedEvents += 1;
-            highestLength = Math.max(highestLength, socket.writableLength);
+            highestLength = Math.max(highestLength, response.writableLength);
             yield { data: megabyte };
           }
         })(),
@@ -181,7 +181,7 @@ describe('writeEvents', () => {
     socket.pause();
     socket.write(request);
     await until(() => {
-      highestLength = Math.max(highestLength, response?.writableLength ?? 0);
+      highestLength = Math.max(highestLength, servedResponse?.writableLength ?? 0);
       return outcome !== undefined;
     }, 'the drop');
     expect(outcome).toBe('stalled');
