@@ -215,7 +215,7 @@ export function markRun(state: ThreadState, runId: string | undefined): void {
   for (const message of state.messages.values()) if (message.runId === runId) state.changed.add(message.id);
 }
 
-/** Removes the open parts of a run and records its outcome. */
+/** Removes a run's queued prompt and its approvals, and records an outcome other than completion. */
 export function settleRun(
   state: ThreadState,
   { runId, outcome: status, error }: Extract<SessionEvent, { type: 'run.settled' }>,
