@@ -103,7 +103,7 @@ export function maxEventBytesFor(rule: EndRule, { modalities }: { modalities: re
 
 export function createUpstream(options: UpstreamOptions): Upstream {
   const { timeouts, clock, log, hide } = options;
-  const connections = createConnections(options);
+  const dispatchers = createDispatchers(options);
   const usageRequests = createUsageRequests({ clock, log });
   const targets = createTargets();
 
@@ -113,9 +113,15 @@ export function createUpstream(options: UpstreamOptions): Upstream {
     const response = new ProviderResponse();
     const deadlines = new Deadlines(request, timeouts, response);
     try {
-      const connection = await connections.open();
+      const loadedDispatchers = await dispatchers.load();
       const credentials = await createCredentialHeaders(request, response);
-      dispatch(connection, { request, target, response, credentials, traceparent: options.traceparent });
+      dispatch(loadedDispatchers, {
+        request,
+        target,
+        response,
+        credentials,
+        traceparent: options.traceparent,
+      });
       await response.head();
       if (response.statusCode === 401 || response.statusCode === 403) request.authorizer?.discard?.();
       const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
@@ -147,7 +153,7 @@ export function createUpstream(options: UpstreamOptions): Upstream {
         hide: secretsHider(request, hide),
         now: clock.now(),
       }),
-    close: connections.close,
+    close: dispatchers.close,
   };
 }
 
@@ -164,13 +170,13 @@ interface OutgoingRequest {
  * must be public and is not.
  */
 function dispatch(
-  { dispatcher, publicDispatcher }: Connections,
+  { standard, publicOnly }: Dispatchers,
   { request, target, response, credentials, traceparent }: OutgoingRequest,
 ): void {
   const { url, method = 'POST', body, requiresPublicAddress = false } = request;
   if (response.aborted) return;
   if (requiresPublicAddress) requirePublicUrl(url);
-  (requiresPublicAddress ? publicDispatcher() : dispatcher).dispatch(
+  (requiresPublicAddress ? publicOnly() : standard).dispatch(
     {
       origin: target.origin,
       path: target.path,
@@ -274,33 +280,33 @@ function createTargets() {
   };
 }
 
-interface Connections {
-  dispatcher: Undici.Dispatcher;
-  publicDispatcher(): Undici.Dispatcher;
+interface Dispatchers {
+  standard: Undici.Dispatcher;
+  /** Connects to public addresses only. */
+  publicOnly(): Undici.Dispatcher;
   close(): Promise<unknown>;
 }
 
 // Loads undici at the first request: it is the slowest import of a start, and
 // local models do not need it.
-function createConnections(options: UpstreamOptions) {
-  let connectionsPromise: Promise<Connections> | undefined;
+function createDispatchers(options: UpstreamOptions) {
+  let dispatchersPromise: Promise<Dispatchers> | undefined;
 
-  async function load(): Promise<Connections> {
+  async function create(): Promise<Dispatchers> {
     const undici = await import('undici');
-    const dispatcher = createAgent(undici, options);
-    let publicDispatcher: Undici.Dispatcher | undefined;
+    const standard = createAgent(undici, options);
+    let publicOnly: Undici.Dispatcher | undefined;
     return {
-      dispatcher,
-      publicDispatcher: () =>
-        (publicDispatcher ??= createAgent(undici, { ...options, publicAddressesOnly: true })),
-      close: () => Promise.all([dispatcher.destroy(), publicDispatcher?.destroy()]),
+      standard,
+      publicOnly: () => (publicOnly ??= createAgent(undici, { ...options, publicAddressesOnly: true })),
+      close: () => Promise.all([standard.destroy(), publicOnly?.destroy()]),
     };
   }
 
   return {
-    open: () => (connectionsPromise ??= load()),
+    load: () => (dispatchersPromise ??= create()),
     async close(): Promise<void> {
-      await (await connectionsPromise)?.close();
+      await (await dispatchersPromise)?.close();
     },
   };
 }
