@@ -63,7 +63,10 @@ export interface UpstreamAnswer {
 }
 
 export interface Upstream {
-  /** Throws a Problem for everything but a success status. */
+  /**
+   * Throws a Problem for everything but a success status or an allowed redirect, and the reason of
+   * the signal once it is aborted.
+   */
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
   /**
    * The Problem for an error that a provider reports inside of a successful
