@@ -33,7 +33,7 @@ export interface EnvStore {
   newVersions(tx: Tx, count: number): Promise<number[]>;
   /** All variables, locked until the transaction ends. */
   listForUpdate(tx: Tx): Promise<StoredVariable[]>;
-  /** Returns the time of the write. */
+  /** Returns the time of the write. Throws for an empty list. */
   upsert(tx: Tx, variables: readonly SealedVariable[]): Promise<Date>;
   /** Replaces sealed values and versions, and keeps the dates. */
   reseal(tx: Tx, variables: readonly SealedVariable[]): Promise<void>;
@@ -114,7 +114,8 @@ function variableQueries(
         on conflict (key) do update
           set sealed = excluded.sealed, version = excluded.version, updated_at = gateway.townhall_now()
         returning updated_at as "updatedAt"`;
-      return row?.updatedAt as Date;
+      if (row === undefined) throw new Error('A write of no variables has no time.');
+      return row.updatedAt;
     },
     async reseal(tx, variables) {
       await tx`
