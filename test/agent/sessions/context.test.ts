@@ -48,7 +48,9 @@ const reader = definePlugin({
 });
 
 function pageOf(page: number, length = 3_000): string {
-  return `Page ${page}. ${`word${page} `.repeat(length / 6)}`.slice(0, length);
+  const start = `Page ${page}. `;
+  const end = ` End of page ${page}.`;
+  return start + `word${page} `.repeat(length / 6).slice(0, length - start.length - end.length) + end;
 }
 
 const isSummaryRequest = ({ prompt }: StreamRequest): boolean =>
@@ -103,6 +105,7 @@ describe('a long output of a tool', () => {
     const client = await startSession([reader]);
     await runPrompt(client, { text: 'Read.' });
     const prompt = JSON.stringify(toolResults(world.gateway.requests[1] as StreamRequest));
+    for (const words of ['Page 1.', 'End of page 1.']) expect(prompt).toContain(words);
     expect(prompt).toMatch(/\d+ characters are left out here\. Read them with context_read/);
     expect(prompt.length).toBeLessThan(60_000);
     const events = await eventsOf(client);
