@@ -81,6 +81,14 @@ async function runPrompt(client: AgentClient, input: TextPrompt | PartsPrompt): 
   return client.sessions.getRun({ sessionId: 's', runId });
 }
 
+/** The prompt of the last request, and the start of another run's prompt in the same length. */
+async function promptAndNextStart(client: AgentClient): Promise<{ prompt: string[]; nextStart: string[] }> {
+  const prompt = promptBytes(world.gateway.bodies.at(-1) as string);
+  await runPrompt(client, { text: 'And?' });
+  const nextStart = promptBytes(world.gateway.bodies.at(-1) as string).slice(0, prompt.length);
+  return { prompt, nextStart };
+}
+
 const eventsOf = (client: AgentClient): Promise<SessionEvent[]> =>
   collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
 
@@ -153,11 +161,9 @@ describe('old outputs of tools', () => {
     world.gateway.answer(readPages(20));
     const client = await startSession([reader]);
     await runPrompt(client, { text: 'Read.' });
-    const promptBefore = promptBytes(world.gateway.bodies.at(-1) as string);
-    await runPrompt(client, { text: 'And?' });
-    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, promptBefore.length)).toEqual(
-      promptBefore,
-    );
+    const { prompt, nextStart } = await promptAndNextStart(client);
+    expect(prompt.join('\n')).toContain('characters of output were removed from here');
+    expect(nextStart).toEqual(prompt);
   });
 });
 
@@ -184,11 +190,16 @@ describe('a run of many steps', () => {
     expect(lastPrompt).not.toContain('Page 1.');
     const { items } = await client.sessions.listMessages({ sessionId: 's' });
     expect(items[1]?.parts.filter(({ type }) => type === 'dynamic-tool')).toHaveLength(50);
-    const promptBefore = promptBytes(world.gateway.bodies.at(-1) as string);
-    await runPrompt(client, { text: 'And?' });
-    expect(promptBytes(world.gateway.bodies.at(-1) as string).slice(0, promptBefore.length)).toEqual(
-      promptBefore,
-    );
+  });
+
+  test('keeps its summary in the prompt of the next run', async () => {
+    world.gateway.catalog([{ id: model, context_window: 12_000 }]);
+    world.gateway.answer(readPages(50, shortLength));
+    const client = await startSession([reader]);
+    await runPrompt(client, { text: 'Read all pages.' });
+    const { prompt, nextStart } = await promptAndNextStart(client);
+    expect(prompt.join('\n')).toContain('Summary at page');
+    expect(nextStart).toEqual(prompt);
   });
 
   test('shortens after the error of a model whose window is unknown', async () => {
