@@ -202,7 +202,7 @@ describe('a run of many steps', () => {
     expect(nextStart).toEqual(prompt);
   });
 
-  test('shortens after the error of a model whose window is unknown', async () => {
+  test('shortens its prompt after a length error without a known window', async () => {
     const pages = readPages(30, shortLength);
     world.gateway.answer((request) =>
       JSON.stringify(request.prompt).length > 30_000
@@ -223,7 +223,7 @@ describe('a run of many steps', () => {
   });
 });
 
-describe('a prompt that no summary shortens', () => {
+describe('a prompt filled by the definitions of tools', () => {
   const wordyPlugin = definePlugin({
     name: 'wordy',
     title: 'Wordy',
@@ -490,7 +490,7 @@ describe('a conversation that a provider would refuse as a whole', () => {
     },
   );
 
-  test('is accepted after blank texts of a person and a model', async () => {
+  test('is accepted after blank texts of a user and a model', async () => {
     world.gateway.answer(
       withStrictNames((request) =>
         toolResults(request).length === 0
@@ -513,7 +513,7 @@ describe('a conversation that a provider would refuse as a whole', () => {
   });
 });
 
-test('a prompt has little of an error that quotes a megabyte', async () => {
+test('a prompt clips the error of a tool name of a megabyte', async () => {
   world.gateway.answer((request) =>
     toolResults(request).length > 0
       ? says('Done.')
