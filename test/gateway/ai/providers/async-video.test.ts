@@ -212,7 +212,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     [{ size: '1920x1080' }, 400],
     [{ size: '720x1280' }, 160],
     [{ size: '854x480' }, 100],
-  ])('holds the price of the requested lines, or the highest rate: %j', async (members, credits) => {
+  ])('holds the rate of the requested resolution or the highest: %j', async (members, credits) => {
     const job = await start('acme/by-lines-later', { duration_seconds: 4, ...members });
     expect(await heldCredits()).toBe(credits);
     await world.user.ai.startVideo({ job_id: job, cancel: true });
@@ -358,9 +358,9 @@ describe('the job of a video on a provider', { timeout: 60_000 }, () => {
   });
 
   it.each([
-    ['a redirection', 'acme/moved'],
-    ['an address', 'goog/elsewhere'],
-    ['an address of xAI’s', 'grok/elsewhere'],
+    ['a redirect', 'acme/moved'],
+    ['the result of Google', 'goog/elsewhere'],
+    ['the result of xAI', 'grok/elsewhere'],
   ])('sends no request to a private address in %s', async (_name, model) => {
     expect(await generate(model)).toMatchObject({
       status: 'failed',
@@ -391,32 +391,32 @@ describe('a refused video', { timeout: 60_000 }, () => {
       422,
       'images',
     ],
-    ['a rate of frames for Google', 'goog/film', { fps: 24 }, 422, 'fps'],
-    ['a size that Google has no word for', 'goog/film', { size: '640x360' }, 422, 'size'],
+    ['a frame rate for Google', 'goog/film', { fps: 24 }, 422, 'fps'],
+    ['a size that Google does not offer', 'goog/film', { size: '640x360' }, 422, 'size'],
     ['a seed for xAI', 'grok/film', { seed: 1 }, 422, 'seed'],
     [
-      'a place to send the film to',
+      'a storage address of the caller',
       'goog/film',
       { provider_options: { storageUri: 'gs://x' } },
       400,
       'provider_options.storageUri',
     ],
     [
-      'an address of the provider',
+      'another address of the provider',
       'acme/film',
       { provider_options: { base_url: 'http://x' } },
       400,
       'provider_options.base_url',
     ],
     [
-      'what the request has a member for',
+      'an option that the request has a member for',
       'acme/film',
       { provider_options: { seconds: '12' } },
       400,
       'provider_options.seconds',
     ],
-    ['a model without a price for films', 'acme/unpriced', {}, 422, 'model'],
-  ])('refuses %s before a submission', async (_name, model, members, status, param) => {
+    ['a model without a price for videos', 'acme/unpriced', {}, 422, 'model'],
+  ])('has no submission for %s', async (_name, model, members, status, param) => {
     await expect(start(model, members)).rejects.toMatchObject({ status, param });
     expect(provider.calls).toEqual([]);
   });
