@@ -2,10 +2,8 @@
 // browser part is skipped with a warning where Chromium is absent.
 
 import { execFile } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
@@ -14,6 +12,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { findForeignAssets, sealPage } from '../../scripts/docs/seal.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
 import { hasChromium, launchChromium, openLocalPage, type LocalPage } from '../support/chromium.ts';
+import { listen } from '../support/local-server.ts';
 
 const root = path.join(import.meta.dirname, '../..');
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-docs-'));
@@ -35,9 +34,8 @@ beforeAll(async () => {
   await promisify(execFile)(process.execPath, [path.join(root, 'scripts/docs.ts'), '--output', folder], {
     timeout: 500_000,
   });
-  server = servePortal().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  server = servePortal();
+  origin = (await listen(server)).url;
 }, 520_000);
 
 afterAll(() => {

@@ -1,9 +1,8 @@
 // An app of another origin for browser tests: one page with one bundled program.
-import { once } from 'node:events';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { build } from 'esbuild';
+import { listen } from '../support/local-server.ts';
 
 const root = path.join(import.meta.dirname, '../..');
 
@@ -23,9 +22,7 @@ export async function startWebApp(): Promise<WebApp> {
     response.writeHead(200, { 'content-type': isProgram ? 'text/javascript' : 'text/html' });
     response.end(isProgram ? program : page);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url: origin } = await listen(server);
   return {
     origin,
     address: `${origin}/`,

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { connect, type AddressInfo } from 'node:net';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -12,6 +12,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { createToken } from '../../src/kernel/secrets/secret.ts';
 import { bearer, redeem, startConsole, type TestConsole } from '../support/console.ts';
 import { rawRequest } from '../support/raw-http.ts';
+import { listen } from '../support/local-server.ts';
 
 interface AgentRequest {
   method: string;
@@ -65,10 +66,8 @@ async function startScriptedAgent() {
   }
 
   const server = createServer((request, response) => void serve(request, response));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: (await listen(server)).url,
     requests,
     disconnection: disconnection.promise,
     /** Bytes of events written so far. */

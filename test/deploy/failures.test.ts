@@ -2,7 +2,6 @@
 // serving, the version number stays the same, and no files or processes are left behind.
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { cityFolder, deploy, makePlan, type DeployOptions, type Step } from '../../src/deploy/index.ts';
@@ -11,6 +10,7 @@ import { freePort } from '../support/free-port.ts';
 import { silentLog } from '../support/template.ts';
 import { townhall } from '../cli/townhall.ts';
 import { createCity, type CityWorld } from './city-world.ts';
+import { listen } from '../support/local-server.ts';
 
 const minutes = 60_000;
 const runner = {
@@ -152,9 +152,8 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
   });
 
   test('for a port that another program uses', async () => {
-    const otherServer = createServer().listen(0, '127.0.0.1');
-    await new Promise((resolve) => otherServer.once('listening', resolve));
-    const { port } = otherServer.address() as AddressInfo;
+    const otherServer = createServer();
+    const { port } = await listen(otherServer);
     const snapshotBefore = await snapshot();
     const { code, screen } = await city.run(['deploy'], { PORT: String(port) });
     await new Promise((resolve) => otherServer.close(resolve));

@@ -2,7 +2,6 @@
 // servers.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
-import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import {
   callAction,
@@ -18,6 +17,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { silentLog } from '../../support/databases.ts';
+import { listen } from '../../support/local-server.ts';
 
 type Message = { id?: number; method: string; params?: { name?: string; arguments?: object } };
 
@@ -75,10 +75,9 @@ async function startHostileServer(behaviour: Behaviour): Promise<HostileServer> 
       });
   };
   const server = createServer((request, response) => void answer(request, response));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
+  const { url } = await listen(server);
   return {
-    url: `http://127.0.0.1:${port}/mcp`,
+    url: `${url}/mcp`,
     methods,
     close: () =>
       new Promise((resolve) => {

@@ -1,5 +1,4 @@
 // Rights of programs in the sandbox, and the behavior of the agent without one.
-import { once } from 'node:events';
 import { execFile } from 'node:child_process';
 import {
   chmod,
@@ -13,7 +12,7 @@ import {
   symlink,
   writeFile,
 } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -22,6 +21,7 @@ import { openSandbox, type SandboxSettings } from '../../../src/agent/processes/
 import type { TestAgent } from '../../support/agent.ts';
 import { hasBubblewrap } from '../../support/bubblewrap.ts';
 import { openWorld, type World } from '../../support/session-world.ts';
+import { listen } from '../../support/local-server.ts';
 
 let world: World;
 let folder: string;
@@ -79,10 +79,9 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
   });
 
   test('reaches the network when its call requests it', async () => {
-    const server = createServer((socket) => socket.end('reached')).listen(0, '127.0.0.1');
+    const server = createServer((socket) => socket.end('reached'));
     onTestFinished(() => void server.close());
-    await once(server, 'listening');
-    const { port } = server.address() as AddressInfo;
+    const { port } = await listen(server);
     const agent = await world.start();
     const connection = `socket.create_connection(("127.0.0.1", ${port}), 5)`;
     const command = `python3 -c 'import socket; print(${connection}.recv(9).decode())' 2>&1 | tail -n 1`;

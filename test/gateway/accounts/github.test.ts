@@ -2,10 +2,10 @@
 // documentation.
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { findSecrets } from '../stored-text.ts';
 import { startWorld, type World } from './world.ts';
+import { listen } from '../../support/local-server.ts';
 
 interface GithubDouble {
   user: Record<string, unknown>;
@@ -67,8 +67,7 @@ function exchangeCode(form: string): object {
 beforeAll(async () => {
   world = await startWorld({ accounts: { providerDeadlineMs: 15_000 } });
   server = createServer((request, response) => void answerAsGithub(request, response));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const { url: base } = await listen(server);
   Object.assign(world.env, {
     GITHUB_CLIENT_ID: 'townhall',
     GITHUB_CLIENT_SECRET: clientSecret,

@@ -1,9 +1,9 @@
 // Retries and fallbacks through the routes, with their attempts in headers and metadata.
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { errorOf, eventsOf, partsOf, startAi, testResilience, type World } from './world.ts';
+import { listen } from '../../support/local-server.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
@@ -276,8 +276,7 @@ describe('the deadline of a call', () => {
       const receivedMs = performance.now();
       response.once('close', () => lifetimesMs.push(performance.now() - receivedMs));
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    const base = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+    const base = `${(await listen(server)).url}/v1`;
     const models = JSON.stringify({
       providers: [{ id: 'odd', kind: 'openai-compatible', base_url: base }],
       models: [{ id: 'odd/one', provider: 'odd', rates: null }],

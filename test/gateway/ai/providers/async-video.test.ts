@@ -1,7 +1,6 @@
 // Videos of providers, through the gateway and its database: the requests of each
 // format, and submissions that fail, are canceled or have their result on another host.
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,6 +15,7 @@ import {
 } from '../../../support/provider.ts';
 import { scriptedFilm } from '../../../support/provider-videos.ts';
 import { download, formOf, waitForVideo, videosOf } from '../media/media-world.ts';
+import { listen } from '../../../support/local-server.ts';
 
 const rates = { video_second: 25 };
 const maxBytes = 200_000;
@@ -139,8 +139,7 @@ async function startOtherHost(): Promise<typeof otherHost> {
     response.end(scriptedFilm());
   });
   server.on('connection', () => requests.push({ connected: true }));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return { server, requests, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return { server, requests, url: (await listen(server)).url };
 }
 
 describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {

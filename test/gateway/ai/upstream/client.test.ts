@@ -1,9 +1,9 @@
 // The connections to providers.
 import { createServer, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { providerKey, startAi } from '../world.ts';
+import { listen } from '../../../support/local-server.ts';
 
 const messages = [{ role: 'user', content: 'hi' }];
 const chat = '/v1/ai/chat/completions';
@@ -56,8 +56,7 @@ describe('createUpstream', () => {
       );
       incoming.pipe(onwardRequest);
     });
-    await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
-    const address = `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`;
+    const { url: address } = await listen(proxy);
     const world = await startAi({
       models: provider.modelsFile({ ok: 'ok' }),
       proxies: { http: address, none: excludedHost },

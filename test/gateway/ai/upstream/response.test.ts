@@ -1,11 +1,11 @@
 // The body of a provider's response, as undici delivers it to a slow reader.
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Agent } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ProviderResponse } from '../../../../src/gateway/ai/upstream/response.ts';
+import { listen } from '../../../support/local-server.ts';
 
 const answers: Record<string, (response: ServerResponse) => void> = {
   '/joined'(response) {
@@ -33,8 +33,7 @@ describe('ProviderResponse', () => {
   const agent = new Agent({ connections: 1 });
   beforeAll(async () => {
     server = createServer((request, response) => answers[request.url ?? '']?.(response));
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    origin = (await listen(server)).url;
   });
   afterAll(async () => {
     await agent.destroy();
