@@ -559,11 +559,11 @@ describe('the size of media', () => {
 
   const content = Buffer.alloc(90_000, 7).toString('base64');
   const pdfUrl = `data:application/pdf;base64,${content}`;
-  const filmUrl = `data:video/mp4;base64,${content}`;
+  const videoUrl = `data:video/mp4;base64,${content}`;
   test.each<[string, RequestFormat, object]>([
     ['a PDF in image_url', 'chat', turn({ type: 'image_url', image_url: { url: pdfUrl } })],
-    ['a film in image_url', 'chat', turn({ type: 'image_url', image_url: { url: filmUrl } })],
-    ['a film in audio_url', 'chat', turn({ type: 'audio_url', audio_url: { url: filmUrl } })],
+    ['a video in image_url', 'chat', turn({ type: 'image_url', image_url: { url: videoUrl } })],
+    ['a video in audio_url', 'chat', turn({ type: 'audio_url', audio_url: { url: videoUrl } })],
     [
       'a PDF in an image of text',
       'text',
@@ -575,12 +575,12 @@ describe('the size of media', () => {
       turn({ type: 'image', media_type: 'application/pdf', url: 'https://example.com/a' }),
     ],
     [
-      'a film in the image-data of a tool',
+      'a video in the image-data of a tool',
       'stream',
       toolResult({ type: 'image-data', mediaType: 'video/mp4', data: content }),
     ],
     [
-      'a film in the image-url of a tool',
+      'a video in the image-url of a tool',
       'stream',
       toolResult({ type: 'image-url', mediaType: 'video/mp4', url: 'https://example.com/a' }),
     ],

@@ -72,12 +72,15 @@ export function toVideo(job: VideoJobState): OpenAiVideo {
   };
 }
 
-function formOf({ media: [film], request }: VideoJobState): Pick<OpenAiVideo, 'prompt' | 'size' | 'seconds'> {
+function formOf({
+  media: [video],
+  request,
+}: VideoJobState): Pick<OpenAiVideo, 'prompt' | 'size' | 'seconds'> {
   const { prompt, size, duration_seconds: seconds } = (request ?? {}) as Partial<StartVideoRequest>;
-  const knownSeconds = film?.durationSeconds ?? seconds;
+  const knownSeconds = video?.durationSeconds ?? seconds;
   return {
     prompt: prompt ?? null,
-    size: film === undefined ? (size ?? null) : `${film.width}x${film.height}`,
+    size: video === undefined ? (size ?? null) : `${video.width}x${video.height}`,
     seconds: knownSeconds === undefined ? null : String(knownSeconds),
   };
 }

@@ -2,7 +2,7 @@
 // and the usual number.
 import { billableSeconds } from '../media/billable-audio.ts';
 import { parseDataUrl } from '../media/data-url.ts';
-import { filmSeconds } from '../media/film-duration.ts';
+import { videoSeconds } from '../media/video-duration.ts';
 import type { MediumKind, MediumSource } from './media-parts.ts';
 import { countPdfPages, type PdfBudget } from './pdf-pages.ts';
 
@@ -29,9 +29,9 @@ const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
 // bytes per token; half of that as margin.
 const audioBytesPerToken = 8;
 // Google counts 258 tokens per second for one frame and 32 for the audio.
-const filmTokensPerSecond: MediumTokens = { most: 400, usual: 300 };
+const videoTokensPerSecond: MediumTokens = { most: 400, usual: 300 };
 // A video of 100 kbit/s at 300 tokens a second.
-const filmBytesPerToken = 40;
+const videoBytesPerToken = 40;
 // A PDF of 50 kB per page.
 const fileBytesPerToken = 24;
 const textBytesPerToken = 4;
@@ -73,13 +73,13 @@ function isBase64(data: string): boolean {
 /** Audio and video, whose tokens follow the playing time and not the bytes. */
 function playableKind(mediaType: string | undefined, base64: string | undefined): MediumKind | undefined {
   const head = Buffer.from(base64?.slice(0, 64) ?? '', 'base64');
-  if (filmHeads.some(({ at, bytes }) => head.subarray(at, at + bytes.length).equals(bytes))) return 'video';
+  if (videoHeads.some(({ at, bytes }) => head.subarray(at, at + bytes.length).equals(bytes))) return 'video';
   const family = mediaType?.split('/')[0];
   return family === 'audio' || family === 'video' ? family : undefined;
 }
 
 // MP4 and QuickTime, WebM and Matroska, AVI, FLV, MPEG program streams.
-const filmHeads = [
+const videoHeads = [
   { at: 4, bytes: Buffer.from('ftyp', 'latin1') },
   { at: 4, bytes: Buffer.from('moov', 'latin1') },
   { at: 0, bytes: Buffer.from([0x1a, 0x45, 0xdf, 0xa3]) },
@@ -118,7 +118,7 @@ function tokensOfKind({ kind, mediaType, base64 }: Medium, budget: PdfBudget): M
   if (base64 === undefined) return unknownMedium;
   const bytes = Math.ceil((base64.length * 3) / 4);
   if (kind === 'audio') return audioTokens(base64, bytes);
-  if (kind === 'video') return filmTokens(Buffer.from(base64, 'base64'));
+  if (kind === 'video') return videoTokens(Buffer.from(base64, 'base64'));
   // A byte of a file is never more than one token; rendered pages count in addition to their text.
   if (mediaType?.startsWith('text/') === true && !isPdf(base64))
     return { most: bytes, usual: Math.ceil(bytes / textBytesPerToken) };
@@ -126,9 +126,9 @@ function tokensOfKind({ kind, mediaType, base64 }: Medium, budget: PdfBudget): M
 }
 
 // A byte is at most one token, but a video of few frames has fewer bytes than tokens.
-function filmTokens(content: Buffer): MediumTokens {
-  const seconds = filmSeconds(content);
-  const { most, usual } = filmTokensPerSecond;
+function videoTokens(content: Buffer): MediumTokens {
+  const seconds = videoSeconds(content);
+  const { most, usual } = videoTokensPerSecond;
   return {
     most: Math.max(
       content.length,
@@ -136,7 +136,7 @@ function filmTokens(content: Buffer): MediumTokens {
       seconds === null ? unknownMedium.most : Math.ceil(seconds * most),
     ),
     usual: Math.max(
-      seconds === null ? Math.ceil(content.length / filmBytesPerToken) : Math.ceil(seconds * usual),
+      seconds === null ? Math.ceil(content.length / videoBytesPerToken) : Math.ceil(seconds * usual),
       image.usual,
     ),
   };

@@ -10,7 +10,7 @@ const maxTracks = 100;
  * Seconds by the header or by the times of the samples, whichever is more, since players follow the
  * samples. Null when neither can be read.
  */
-export function filmSeconds(bytes: Uint8Array): number | null {
+export function videoSeconds(bytes: Uint8Array): number | null {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const byHeader = audioSeconds(buffer);
   const bySamples = sampleSeconds(buffer);

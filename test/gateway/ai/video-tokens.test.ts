@@ -13,7 +13,7 @@ const box = (name: string, ...content: Buffer[]) =>
   ]);
 
 /** A video whose header declares one duration in seconds, and whose samples have another. */
-function film(headerSeconds: number, sampleSeconds: number): Buffer {
+function videoFile(headerSeconds: number, sampleSeconds: number): Buffer {
   const times = box('stts', numbers(0, 1, sampleSeconds, 1_000));
   return Buffer.concat([
     box('ftyp', Buffer.from('isom')),
@@ -56,7 +56,7 @@ function tokensOfFile(format: 'chat' | 'responses' | 'messages' | 'stream', data
 }
 
 describe('the bound of a video in a file', () => {
-  const hour = film(3_600, 3_600).toString('base64');
+  const hour = videoFile(3_600, 3_600).toString('base64');
 
   test.each(['chat', 'responses'] as const)('follows its length by the data URL of %s', (format) => {
     expect(tokensOfFile(format, `data:video/mp4;base64,${hour}`)).toBe(3_600 * 400);
@@ -74,7 +74,7 @@ describe('the bound of a video in a file', () => {
   });
 
   test('is never below that of its bytes as a file', () => {
-    const content = Buffer.concat([film(10, 10), Buffer.alloc(500_000)]).toString('base64');
+    const content = Buffer.concat([videoFile(10, 10), Buffer.alloc(500_000)]).toString('base64');
     expect(tokensOfFile('responses', content)).toBeGreaterThan(500_000);
   });
 
@@ -88,11 +88,11 @@ describe('the bound of a video in a file', () => {
 
 describe('the bound of a video', () => {
   test('follows its length and not its bytes', () => {
-    expect(tokensOf(film(3_600, 3_600))).toBe(3_600 * 400);
+    expect(tokensOf(videoFile(3_600, 3_600))).toBe(3_600 * 400);
   });
 
   test('follows the samples when the header declares less', () => {
-    expect(tokensOf(film(1, 3_600))).toBe(3_600 * 400);
+    expect(tokensOf(videoFile(1, 3_600))).toBe(3_600 * 400);
   });
 
   test('is that of content at a URL without a readable length', () => {
@@ -100,6 +100,6 @@ describe('the bound of a video', () => {
   });
 
   test('is never below its bytes', () => {
-    expect(tokensOf(Buffer.concat([film(10, 10), Buffer.alloc(500_000)]))).toBeGreaterThan(500_000);
+    expect(tokensOf(Buffer.concat([videoFile(10, 10), Buffer.alloc(500_000)]))).toBeGreaterThan(500_000);
   });
 });
