@@ -60,7 +60,7 @@ const storyboard: ModelsFileEntry = {
   ...localMembers,
   id: 'local/storyboard',
   name: 'Storyboard',
-  description: 'Makes a short film of drawn scenes, one for each sentence of a prompt; no video model.',
+  description: 'Makes a short video of drawn scenes, one for each sentence of a prompt; no video model.',
   upstream_model: 'storyboard',
   modalities: ['video'],
   tags: ['local', 'free'],
