@@ -8,8 +8,7 @@ const cr = 0x0d;
 /** Splits pieces of a stream into whole events, and buffers an unfinished one. */
 export class EventSplitter {
   #piece: Buffer = Buffer.alloc(0);
-  /** The offsets in the piece of the next byte and of the beginning of the event. */
-  #at = 0;
+  /** Where the next event begins in the piece. */
   #start = 0;
   // The pieces are joined once, when the event is complete: joining at each piece would be
   // quadratic.
@@ -21,7 +20,6 @@ export class EventSplitter {
   /** Takes the next piece; `next` must have returned undefined for the previous one. */
   feed(piece: Uint8Array): void {
     this.#piece = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength);
-    this.#at = 0;
     this.#start = 0;
   }
 
@@ -33,7 +31,7 @@ export class EventSplitter {
   /** The next complete event; undefined when the piece has no further one. */
   next(): Buffer | undefined {
     const bytes = this.#piece;
-    for (let offset = this.#at; offset < bytes.length; offset += 1) {
+    for (let offset = this.#start; offset < bytes.length; offset += 1) {
       const byte = bytes[offset];
       if (byte === lf && this.#lastWasCr) {
         // The LF of a CRLF; its CR has already ended the line.
@@ -61,7 +59,7 @@ export class EventSplitter {
   /** The next event if it is one of the pattern. */
   nextLike(pattern: EventPattern): { bytes: Buffer; textBytes: number } | undefined {
     if (this.#bufferedLength > 0) return undefined;
-    const match = pattern.match(this.#piece, this.#at);
+    const match = pattern.match(this.#piece, this.#start);
     if (match === undefined) return undefined;
     this.#lastWasCr = false;
     return { bytes: this.#take(match.end), textBytes: match.textBytes };
@@ -69,7 +67,6 @@ export class EventSplitter {
 
   #take(end: number): Buffer {
     const tail = this.#piece.subarray(this.#start, end);
-    this.#at = end;
     this.#start = end;
     if (this.#bufferedLength === 0) return tail;
     const event = Buffer.concat([...this.#buffered, tail]);
@@ -80,7 +77,7 @@ export class EventSplitter {
 
   #bufferRest(): void {
     const remainingBytes = this.#piece.subarray(this.#start);
-    this.#at = this.#start = this.#piece.length;
+    this.#start = this.#piece.length;
     if (remainingBytes.length === 0) return;
     this.#buffered.push(remainingBytes);
     this.#bufferedLength += remainingBytes.length;
