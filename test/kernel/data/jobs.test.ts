@@ -57,7 +57,7 @@ describe('jobs', () => {
     ).toEqual([{ data: { n: 1, text: 'ü"\\' }, options: 'object' }]);
   });
 
-  it('run once per key while one waits or runs', async () => {
+  it('are refused while one of their key waits', async () => {
     jobs.start();
     await jobs.ready();
     const firstJob = await jobs.enqueue('note', { n: 1 }, { key: 'same', delaySeconds: 60 });
@@ -67,6 +67,22 @@ describe('jobs', () => {
     expect(await jobs.enqueue('note', { n: 4 }, { delaySeconds: 60 })).not.toBeNull();
     expect(await jobs.enqueue('note', { n: 5 }, { delaySeconds: 60 })).not.toBeNull();
     expect(await readStates()).toEqual({ created: 4 });
+  });
+
+  it('are refused while one of their key runs', async () => {
+    const { promise: firstStart, resolve: reportStart } = Promise.withResolvers<void>();
+    const { promise: firstEnd, resolve: endFirst } = Promise.withResolvers<void>();
+    jobs.define('long', {}, async () => {
+      reportStart();
+      await firstEnd;
+    });
+    jobs.start();
+    await jobs.enqueue('long', {}, { key: 'same' });
+    await firstStart;
+    expect(await jobs.enqueue('long', {}, { key: 'same' })).toBeNull();
+    endFirst();
+    await expect.poll(() => readStates(), { timeout: 40_000 }).toEqual({ completed: 1 });
+    expect(await jobs.enqueue('long', {}, { key: 'same' })).not.toBeNull();
   });
 
   it('exist if and only if their transaction commits', async () => {
