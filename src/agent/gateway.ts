@@ -130,20 +130,18 @@ function withinGatewayLimit(model: LanguageModelV3): LanguageModelV3 {
 
 async function readTokenFile(path: string): Promise<string> {
   const text = await readFile(path, 'utf8').catch((cause: unknown) => {
-    throw missingTokenProblem(cause);
+    throw tokenProblem('its --gateway-token-file cannot be read', cause);
   });
   const token = text.trim();
   // Refuse a malformed token here; the gateway's 401 would not say what is wrong with the file.
   if (!/^[\x21-\x7e]{1,256}$/.test(token))
-    throw missingTokenProblem(new Error('The gateway token file must contain one word.'));
+    throw tokenProblem('its --gateway-token-file must contain one word of at most 256 ASCII characters');
   return token;
 }
 
-function missingTokenProblem(cause: unknown): Problem {
-  return new Problem(
-    'unavailable',
-    'not_ready',
-    'The agent has no token for the gateway yet; its --gateway-token-file has to contain one.',
-    { cause, headers: { 'retry-after': '5' } },
-  );
+function tokenProblem(reason: string, cause?: unknown): Problem {
+  return new Problem('unavailable', 'not_ready', `The agent has no token for the gateway: ${reason}.`, {
+    cause,
+    headers: { 'retry-after': '5' },
+  });
 }

@@ -1,6 +1,9 @@
-// The agent's view of the gateway's catalog.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { gatewayAccess } from '../../src/agent/gateway.ts';
+// The agent's view of the gateway's catalog, and its token file.
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { gatewayAccess, type GatewayToken } from '../../src/agent/gateway.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
@@ -39,10 +42,31 @@ describe('the catalog of an agent', () => {
   });
 });
 
-function openAccess({ url }: ScriptedGateway, monotonicMs: () => number) {
+describe('the token file of an agent', () => {
+  test.each([
+    ['a missing file', undefined, 'cannot be read'],
+    ['an empty file', '', 'must contain one word'],
+    ['two words', 'th_usr_one th_usr_two', 'must contain one word'],
+  ])('is refused with its reason: %s', async (_, content, reason) => {
+    const folder = await mkdtemp(join(tmpdir(), 'townhall-token-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const file = join(folder, 'gateway.token');
+    if (content !== undefined) await writeFile(file, content);
+    await expect(openAccess(gateway, () => 0, { file }).model('acme/small')).rejects.toMatchObject({
+      code: 'not_ready',
+      message: expect.stringContaining(reason),
+    });
+  });
+});
+
+function openAccess(
+  { url }: ScriptedGateway,
+  monotonicMs: () => number,
+  token: GatewayToken = { value: 'th_usr_test' },
+) {
   return gatewayAccess({
     url,
-    token: { value: 'th_usr_test' },
+    token,
     redactor: createRedactor(),
     clock: { ...systemClock, monotonicMs },
   });
