@@ -18,13 +18,18 @@ const lineSchema = (description: string) => ({
 });
 
 const replacement = {
-  path: pathSchema('A file, relative to the workspace.'),
-  oldText: {
-    ...contentSchema('The old text, with its line ends and spaces.'),
-    minLength: 1,
+  type: 'object',
+  required: ['path', 'oldText', 'newText'],
+  properties: {
+    path: pathSchema('A file, relative to the workspace.'),
+    oldText: {
+      ...contentSchema('The old text, with its line ends and spaces.'),
+      minLength: 1,
+    },
+    newText: contentSchema('The new text.'),
+    all: { type: 'boolean', description: 'Whether every occurrence is replaced.' },
   },
-  newText: contentSchema('The new text.'),
-  all: { type: 'boolean', description: 'Whether every occurrence is replaced.' },
+  additionalProperties: false,
 };
 
 export const inputs = {
@@ -82,12 +87,7 @@ export const inputs = {
     },
     additionalProperties: false,
   },
-  edit: {
-    type: 'object',
-    required: ['path', 'oldText', 'newText'],
-    properties: replacement,
-    additionalProperties: false,
-  },
+  edit: replacement,
   patch: {
     type: 'object',
     properties: {
@@ -96,12 +96,7 @@ export const inputs = {
         minItems: 1,
         maxItems: maxEdits,
         description: 'Exact replacements, applied in their order.',
-        items: {
-          type: 'object',
-          required: ['path', 'oldText', 'newText'],
-          properties: replacement,
-          additionalProperties: false,
-        },
+        items: replacement,
       },
       diff: {
         ...contentSchema(
