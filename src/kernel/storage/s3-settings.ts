@@ -8,7 +8,7 @@ import { s3Storage, type S3StorageOptions } from './s3-storage.ts';
 export function s3Rows(prefix: '' | 'AGENT_', content: string) {
   const key = (name: string) => `${prefix}STORAGE_S3_${name}`;
   const row = (name: string, description: string, shape: Shape) =>
-    shaped(optionalText(key(name), description, { flag: null }), shape);
+    withShape(optionalText(key(name), description, { flag: null }), shape);
   return {
     s3Bucket: row('BUCKET', `Bucket for ${content}, in place of the folder.`, shapes.bucket),
     s3Endpoint: row(
@@ -19,7 +19,7 @@ export function s3Rows(prefix: '' | 'AGENT_', content: string) {
     s3Region: row('REGION', 'Its region; us-east-1 by default.', shapes.region),
     s3Prefix: row('PREFIX', 'Put before every key, such as townhall/.', shapes.prefix),
     s3KeyId: row('KEY_ID', 'Access key id for the bucket.', shapes.keyId),
-    s3Secret: shaped(secretText(key('SECRET'), 'Secret of that key.'), shapes.secret),
+    s3Secret: withShape(secretText(key('SECRET'), 'Secret of that key.'), shapes.secret),
     s3PathStyle: optionalSwitch(
       key('PATH_STYLE'),
       'Bucket in the path instead of the host name; true by default with an endpoint.',
@@ -70,7 +70,7 @@ function isWord(text: string): boolean {
   return /^[\x21-\x7e]{1,512}$/.test(text);
 }
 
-function shaped(
+function withShape(
   setting: Setting<string | undefined>,
   { matches, description, isSecret = false }: Shape,
 ): Setting<string | undefined> {
