@@ -85,7 +85,7 @@ function withShape(
 
 /**
  * The bucket of the settings; undefined where there is none. Throws a SettingError for a bucket
- * without a key, and for a key, an endpoint or a prefix without a bucket.
+ * without a key, and for any other of the settings without a bucket.
  */
 export function s3Settings(
   prefix: '' | 'AGENT_',
