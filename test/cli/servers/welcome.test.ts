@@ -1,8 +1,6 @@
-// The screen of `townhall start` and the line of its progress.
+// The screen of `townhall start`.
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { wrapText } from '../../../src/cli/command-line/wrap-text.ts';
-import { createProgressLine } from '../../../src/cli/servers/progress-line.ts';
 import { welcome, type Welcome } from '../../../src/cli/servers/welcome.ts';
 
 const screen: Welcome = {
@@ -56,47 +54,5 @@ describe('welcome', () => {
   test('mentions the Enter key on a terminal only', () => {
     expect(linesOf()[0]).toContain('Enter shows a new console link');
     expect(linesOf({ isInteractive: false })[0]).toBe('Townhall 0.1.0 is running. Ctrl-C ends it.');
-  });
-});
-
-/** What a progress line prints and writes. */
-function showSteps(steps: readonly string[], output: { isTerminal: boolean; term?: string }): string {
-  let text = '';
-  const progress = createProgressLine({
-    env: { TERM: output.term },
-    print: (line) => void (text += `${line}\n`),
-    output: { isTerminal: output.isTerminal, write: async (bytes) => void (text += String(bytes)) },
-  });
-  steps.forEach((step) => progress.show(step));
-  progress.clear();
-  return text;
-}
-
-describe('createProgressLine', () => {
-  test('replaces each step on a terminal and removes the last one', () => {
-    expect(showSteps(['one', 'two'], { isTerminal: true })).toBe(
-      '\r\u001B[K  one …\r\u001B[K  two …\r\u001B[K',
-    );
-  });
-
-  test.each([
-    ['elsewhere', { isTerminal: false }],
-    ['on a dumb terminal', { isTerminal: true, term: 'dumb' }],
-  ])('prints a line per step %s', (_, output) => {
-    expect(showSteps(['one', 'two'], output)).toBe('  one …\n  two …\n');
-  });
-
-  test('erases nothing without a step', () => {
-    expect(showSteps([], { isTerminal: true })).toBe('');
-  });
-});
-
-describe('wrapText', () => {
-  test('breaks between words', () => {
-    expect(wrapText('one two three', 8)).toEqual(['one two', 'three']);
-  });
-
-  test('keeps a long word whole', () => {
-    expect(wrapText('a verylongword b', 6)).toEqual(['a', 'verylongword', 'b']);
   });
 });
