@@ -39,10 +39,12 @@ describe('welcome', () => {
     expect(rows).toHaveLength(6);
   });
 
-  test('says how the shell of the agent is turned on', () => {
-    expect(linesOf().join('\n')).toContain(':5314 (shell off: npm run townhall -- doctor)');
-    expect(linesOf({ shell: 'unsafe' }).join('\n')).toContain(':5314 (runs commands without a sandbox)');
-    expect(linesOf({ shell: 'sandboxed' }).join('\n')).toMatch(/:5314$/m);
+  test.each([
+    ['off', /:5314 \(shell off: npm run townhall -- doctor\)$/m],
+    ['unsafe', /:5314 \(runs commands without a sandbox\)$/m],
+    ['sandboxed', /:5314$/m],
+  ] as const)('shows the state of the shell of the agent: %s', (shell, line) => {
+    expect(linesOf({ shell }).join('\n')).toMatch(line);
   });
 
   test('says how the administrator is reset at the second start', () => {
