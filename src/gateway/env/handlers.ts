@@ -124,7 +124,7 @@ function serializeEntry(
 }
 
 function invalidVariable({ code, member, message }: VariableError): Problem {
-  return new Problem('bad_request', code, `\`${member}\`: ${message}.`, {
+  return new Problem('bad_request', code, `The ${member} ${message}.`, {
     param: member,
     details: [{ path: member, message }],
   });

@@ -82,6 +82,7 @@ describe('env.upsertVariable', () => {
       status: 400,
       code: 'env_value_masked',
       param: 'value',
+      message: 'The value is a masked one; send the value itself.',
     });
     await world.user.ai.generateText({ model: 'acme/fast', prompt: 'hello' });
     expect(world.keysSent().at(-1)).toBe(secret);
