@@ -104,9 +104,11 @@ function readRequestedAmount(body: CreateCheckoutRequest, tariff: Tariff): bigin
   const amount = 'amount' in body ? BigInt(body.amount) : amountFor(BigInt(body.credits), tariff);
   const message = amountError(amount, tariff);
   if (message !== null)
-    throw new Problem('impossible', 'amount_not_payable', `\`${param}\` ${message} ${tariff.currency}.`, {
-      param,
-      details: [{ path: param, message }],
-    });
+    throw new Problem(
+      'impossible',
+      'amount_not_payable',
+      `\`${param}\` ${message}, in the smallest unit of ${tariff.currency}.`,
+      { param, details: [{ path: param, message }] },
+    );
   return amount;
 }

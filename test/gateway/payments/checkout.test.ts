@@ -151,6 +151,15 @@ describe('payments.createCheckout', () => {
     ).rejects.toMatchObject({ status, param });
   });
 
+  test('names the unit of an amount that is too small', async () => {
+    await expect(world.user.payments.createCheckout({ method: 'stripe', amount: 1 })).rejects.toMatchObject({
+      code: 'amount_not_payable',
+      message: expect.stringMatching(
+        /^`amount` comes to 1, and the least that can be paid is \d+, in the smallest unit of usd\.$/,
+      ),
+    });
+  });
+
   test.each([
     { failure: { status: 401 }, status: 502, code: 'provider_credentials' },
     {
