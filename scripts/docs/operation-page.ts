@@ -89,7 +89,7 @@ ${writeMore(options)}
 }
 
 export function tagOf({ operation }: PlacedOperation): string {
-  return (operation as { tags?: string[] }).tags?.[0] ?? '';
+  return operation.tags?.[0] ?? '';
 }
 
 /** The method as a colored label. */

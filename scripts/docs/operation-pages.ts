@@ -152,7 +152,7 @@ function serviceLinks(surface: Surface, tags: readonly string[]): NavigationGrou
 
 function searchEntry({ endpoint, page, surface }: OperationEntry): Omit<SearchEntry, 'id' | 'excerpt'> {
   const { id, method, path, operation } = endpoint;
-  const { summary = id, description = '' } = operation as { summary?: string; description?: string };
+  const { summary = id, description = '' } = operation;
   return {
     address: page,
     title: summary,

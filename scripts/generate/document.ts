@@ -30,13 +30,18 @@ export interface Body {
 export interface Operation {
   operationId?: string;
   summary?: string;
+  description?: string;
+  tags?: string[];
   security?: Record<string, string[]>[];
   parameters?: ({ name: string; in: string } | Reference)[];
   requestBody?: Body | Reference;
   responses?: Record<string, Body | Reference>;
   'x-passthrough'?: boolean;
+  'x-tolerates-query'?: boolean;
   'x-ignores-credential'?: boolean;
   'x-error-codes'?: string[];
+  /** The id of the operation that this one is another path of. */
+  'x-alias-of'?: string;
 }
 
 export interface Document {

@@ -66,7 +66,7 @@ export function addSamples(document: Document, surface: Surface, root: string): 
 
 /** A further path has the samples of its operation, with its own path in curl and Python. */
 function addAliasSamples(document: Document, surface: Surface, alias: PlacedOperation): void {
-  const { 'x-alias-of': id } = alias.operation as { 'x-alias-of'?: string };
+  const { 'x-alias-of': id } = alias.operation;
   const endpoint = operationsOf(document).find((candidate) => candidate.id === id);
   if (endpoint === undefined) throw new Error(`${alias.id} is an alias of the unknown operation ${id}`);
   const samples = (endpoint.operation as SampledOperation)['x-codeSamples'] ?? [];

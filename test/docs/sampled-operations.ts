@@ -20,7 +20,7 @@ export function sampledOperations(): SampledOperationEntry[] {
     return operationsOf(document).map(({ id, operation }) => ({
       surface: name,
       id,
-      aliasOf: (operation as { 'x-alias-of'?: string })['x-alias-of'],
+      aliasOf: operation['x-alias-of'],
       samples: (operation as SampledOperation)['x-codeSamples'] ?? [],
     }));
   });

@@ -73,7 +73,7 @@ export function readFuzzedDocument(surface: string): FuzzedDocument {
           ]),
         ),
         isPassthrough: operation['x-passthrough'] === true,
-        toleratesQuery: (operation as { 'x-tolerates-query'?: boolean })['x-tolerates-query'] === true,
+        toleratesQuery: operation['x-tolerates-query'] === true,
         errorCodes: operation['x-error-codes'] ?? [],
         security: operation.security ?? [],
         ignoresCredential: operation['x-ignores-credential'] === true,
