@@ -1,49 +1,39 @@
 // `db restore` of a backup under a running gateway: the tables are dropped and restored while calls continue.
-import { execFile } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { promisify } from 'node:util';
-import { entry } from '../../cli/townhall.ts';
+import { runTownhall } from '../../cli/townhall.ts';
 import { checkLedger, makeCustomer, masterKey, readBooks, stopGateway, waitUntil } from '../money-world.ts';
 import { chatUntil, checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
-export async function restoredLedger({ world, databaseUrl }: ScenarioContext): Promise<void> {
-  const townhall = async (...words: string[]): Promise<void> => {
-    const env = {
-      PATH: process.env['PATH'],
-      HOME: world.folder,
-      DATABASE_URL: databaseUrl,
-      TOWNHALL_MASTER_KEY: masterKey,
-    };
-    await promisify(execFile)(process.execPath, [entry, ...words], { cwd: world.folder, env });
-  };
+export async function restoredLedger(context: ScenarioContext): Promise<void> {
+  const { world } = context;
   const gateway = await world.startGateway();
   const { token, userId } = await makeCustomer(await world.logIn(gateway), 'rich', 1_000_000);
-  const load = (end: AbortSignal) => chatUntil(end, { urls: [gateway.url], token, clients: 5 });
+  const startLoad = (end: AbortSignal) => chatUntil(end, { urls: [gateway.url], token, clients: 5 });
   const database = await world.connect();
   try {
-    const firstAbort = new AbortController();
-    const firstLoad = load(firstAbort.signal);
+    const firstEnd = new AbortController();
+    const firstLoad = startLoad(firstEnd.signal);
     await sleep(3_000);
-    firstAbort.abort();
+    firstEnd.abort();
     const firstResult = await firstLoad;
     const file = join(world.folder, 'first.backup');
-    await townhall('db', 'backup', file);
+    await runDatabaseCommand(context, 'backup', file);
     const backupBooks = await readBooks(database, userId);
 
-    const secondAbort = new AbortController();
-    const secondLoad = load(secondAbort.signal);
+    const secondEnd = new AbortController();
+    const secondLoad = startLoad(secondEnd.signal);
     await sleep(3_000);
     const { posted } = await readBooks(database, userId);
     await database.sql.unsafe('drop schema gateway cascade; drop schema if exists pgboss cascade');
-    await townhall('db', 'restore', file);
+    await runDatabaseCommand(context, 'restore', file);
     const isBack = await waitUntil(async () => {
       const books = await readBooks(database, userId).catch(() => null);
       return books !== null && books.byRequest.size > backupBooks.byRequest.size;
     }, 30_000);
     world.check(isBack, 'the gateway continues in the restored ledger without a restart');
     await sleep(2_000);
-    secondAbort.abort();
+    secondEnd.abort();
     const { acknowledged, refusals } = await secondLoad;
     await stopGateway(gateway, 'SIGTERM');
 
@@ -57,11 +47,24 @@ export async function restoredLedger({ world, databaseUrl }: ScenarioContext): P
         `${books.posted} at the end with ${books.charged} charged credits; ${books.held} held`,
     );
     console.log(
-      `       of ${acknowledged.length} answers during the restore ${inLedger.length} are in the restored ` +
-        `ledger, the others in journals of the former; ${refusals} refused`,
+      `       ${inLedger.length} of ${acknowledged.length} answers around the restore are in the restored ` +
+        `ledger, the others belong to the dropped one; ${refusals} refused`,
     );
     await checkLedger(world, database);
   } finally {
     await database.close();
   }
+}
+
+/** Runs `townhall db …` on the database of the scenario; throws its output when it fails. */
+async function runDatabaseCommand(
+  { world, databaseUrl }: ScenarioContext,
+  command: 'backup' | 'restore',
+  file: string,
+): Promise<void> {
+  const { code, screen } = await runTownhall(['db', command, file], {
+    cwd: world.folder,
+    env: { DATABASE_URL: databaseUrl, TOWNHALL_MASTER_KEY: masterKey },
+  });
+  if (code !== 0) throw new Error(`townhall db ${command} ended with ${code}:\n${screen}`);
 }
