@@ -1,6 +1,7 @@
 // The parts of an OpenAPI 3.1 document that the generators read, and the resolution of references.
 // It handles bundled documents only: every reference points into the document itself.
 
+import type { ProblemDetail } from '../../src/kernel/problem.ts';
 import type { Surface } from './surfaces.ts';
 
 export interface Reference {
@@ -14,6 +15,13 @@ export interface Schema {
   properties?: Record<string, Schema | Reference>;
   items?: Schema | Reference;
   enum?: unknown[];
+  'x-codes'?: Record<string, ErrorCode>;
+}
+
+/** An entry of `x-codes` in openapi/shared/schemas/ProblemCode.yaml. */
+export interface ErrorCode {
+  status: number[];
+  example?: { message: string; param?: string; details?: ProblemDetail[] };
 }
 
 export interface MediaType {
@@ -77,6 +85,11 @@ export function operationsOf(document: Document): PlacedOperation[] {
         return { method, path, id: operation.operationId, operation };
       }),
   );
+}
+
+/** The error codes of the contract; empty when the document has no list of them. */
+export function errorCodesOf(document: Document): Record<string, ErrorCode> {
+  return document.components?.schemas?.['ProblemCode']?.['x-codes'] ?? {};
 }
 
 /** Whether the operation refers to the parameter component of this name. */

@@ -8,20 +8,17 @@ import { createHash } from 'node:crypto';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import type { ProblemCode } from '../../src/contract/problem-code.gen.ts';
 import { type ErrorDialect, toErrorDialect } from '../../src/kernel/error-dialects.ts';
+import { forSurface, kindOfStatus, Problem, renderProblem } from '../../src/kernel/problem.ts';
 import {
-  forSurface,
-  kindOfStatus,
-  Problem,
-  type ProblemDetail,
-  renderProblem,
-} from '../../src/kernel/problem.ts';
-import { type Document, type Operation, isReference, operationsOf, resolve } from './document.ts';
+  type Document,
+  type ErrorCode,
+  errorCodesOf,
+  type Operation,
+  isReference,
+  operationsOf,
+  resolve,
+} from './document.ts';
 import type { Surface } from './surfaces.ts';
-
-interface CodeEntry {
-  status: number[];
-  example?: { message: string; param?: string; details?: ProblemDetail[] };
-}
 
 interface Media {
   schema?: object;
@@ -59,8 +56,7 @@ const maxNameLength = 80;
  * its schema.
  */
 export function addErrorExamples(document: Document, surface: Pick<Surface, 'name'>): void {
-  const list = document.components?.schemas?.['ProblemCode'] as { 'x-codes'?: Codes } | undefined;
-  const codes = list?.['x-codes'] ?? {};
+  const codes = errorCodesOf(document);
   const examples = ((document.components ??= {}).examples ??= {});
   const sharedGroups = new Map<string, Group>();
   for (const { operation } of operationsOf(document)) {
@@ -92,8 +88,6 @@ function groupOf(groups: Map<string, Group>, reference: string, prefix: string):
   return group;
 }
 
-type Codes = Readonly<Record<string, CodeEntry>>;
-
 /** The dialect of an operation's errors; where a header chooses it, the examples have our own types. */
 function dialectOf(operation: ErrorOperation): ErrorDialect | undefined {
   return operation['x-error-types-header'] === undefined ? operation['x-error-types'] : undefined;
@@ -108,7 +102,7 @@ function prefixOf(operation: Operation): string {
 function exampleOf(
   operation: Operation,
   surface: Pick<Surface, 'name'>,
-  { code, status, entry }: { code: string; status: string; entry: CodeEntry },
+  { code, status, entry }: { code: string; status: string; entry: ErrorCode },
 ): object {
   const { message, param = null, details = [] } = entry.example ?? { message: '' };
   if (message === '') throw new Error(`${code} has no example in openapi/shared/schemas/ProblemCode.yaml`);

@@ -3,7 +3,7 @@
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { type Document, operationsOf, resolve } from '../../scripts/generate/document.ts';
+import { type Document, errorCodesOf, operationsOf, resolve } from '../../scripts/generate/document.ts';
 import { addErrorExamples } from '../../scripts/generate/error-examples.ts';
 import { surfaces } from '../../scripts/generate/surfaces.ts';
 
@@ -20,20 +20,8 @@ interface ErrorBody {
   };
 }
 
-interface CodeEntry {
-  status: number[];
-  example: { message: string; param?: string };
-}
-
 function readDocument(name: string): Document {
   return JSON.parse(readFileSync(path.join(root, 'src/contract', name, 'bundle.json'), 'utf8')) as Document;
-}
-
-function codesOf(document: Document): Record<string, CodeEntry> {
-  const list = document.components?.schemas?.['ProblemCode'] as
-    | { 'x-codes'?: Record<string, CodeEntry> }
-    | undefined;
-  return list?.['x-codes'] ?? {};
 }
 
 /** The examples of one operation, by status. */
@@ -56,7 +44,7 @@ const codeOf = ({ error }: ErrorBody) =>
 
 describe.each(surfaces.map(({ name }) => name))('the examples of errors of %s', (name) => {
   const document = readDocument(name);
-  const codes = codesOf(document);
+  const codes = errorCodesOf(document);
 
   test('are one for each code and status that an operation lists', () => {
     for (const { id, operation } of operationsOf(document)) {
@@ -105,24 +93,18 @@ describe('an example of an error', () => {
     const patterns = messagePatterns();
     // The messages about a variable and an amount are joined from a subject and the rest.
     const subject = /^(?:The (?:key|value)|`credits`) /;
-    const wrongExamples = Object.entries(codesOf(gateway)).filter(
-      ([
-        ,
-        {
-          example: { message },
-        },
-      ]) => {
-        const texts = [message, message.replace(subject, '')];
-        return !patterns.some((pattern) => texts.some((text) => pattern.test(text)));
-      },
-    );
+    const wrongExamples = Object.entries(errorCodesOf(gateway)).filter(([, { example }]) => {
+      const message = example?.message ?? '';
+      const texts = [message, message.replace(subject, '')];
+      return !patterns.some((pattern) => texts.some((text) => pattern.test(text)));
+    });
     // The project's own action writes the message of `service_refused`.
     expect(wrongExamples.map(([code]) => code)).toEqual(['service_refused']);
   });
 
   test('must fit the schema of its response', () => {
     const document = structuredClone(readDocument('gateway'));
-    codesOf(document)['model_not_found'] = {
+    errorCodesOf(document)['model_not_found'] = {
       status: [404],
       example: { message: 'None.', param: 7 as unknown as string },
     };
@@ -134,7 +116,7 @@ describe('an example of an error', () => {
 
   test('must exist for each code', () => {
     const document = structuredClone(readDocument('gateway'));
-    delete (codesOf(document)['rate_limited'] as Partial<CodeEntry>).example;
+    delete errorCodesOf(document)['rate_limited']?.example;
     document.components = { ...document.components, examples: {} };
     expect(() => addErrorExamples(document, { name: 'gateway' })).toThrow('rate_limited has no example');
   });

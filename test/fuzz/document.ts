@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
-import { type Document, operationsOf, resolve } from '../../scripts/generate/document.ts';
+import { type Document, errorCodesOf, operationsOf, resolve } from '../../scripts/generate/document.ts';
 import type { Json } from './mutations.ts';
 import type { Schema } from './schema-values.ts';
 
@@ -49,9 +49,7 @@ export interface FuzzedDocument {
 export function readFuzzedDocument(surface: string): FuzzedDocument {
   const file = new URL(`../../src/contract/${surface}/bundle.json`, import.meta.url);
   const document = JSON.parse(readFileSync(file, 'utf8')) as Document;
-  const problemCodes = document.components?.schemas?.['ProblemCode'] as unknown as {
-    'x-codes': Record<string, { status: number[] }>;
-  };
+  const codes = errorCodesOf(document);
   return {
     operations: operationsOf(document).map(({ id, method, path, operation }) => {
       const body = operation.requestBody && resolve(document, operation.requestBody);
@@ -80,7 +78,7 @@ export function readFuzzedDocument(surface: string): FuzzedDocument {
       };
     }),
     resolve: (schema) => resolve<Schema>(document, schema),
-    statusesOf: (code) => problemCodes['x-codes'][code]?.status ?? [],
+    statusesOf: (code) => codes[code]?.status ?? [],
     check: createCheck(document),
   };
 }
