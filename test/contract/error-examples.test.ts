@@ -68,6 +68,7 @@ describe.each(surfaces.map(({ name }) => name))('the examples of errors of %s', 
     for (const { id, operation } of operationsOf(document)) {
       if (withoutJson.includes(id)) continue;
       const exampleCodes = new Set([...examplesOf(document, id).values()].flat().map(codeOf));
+      // Codes of status 200 are in a job's own error, never in an error response.
       const missingCodes = (operation['x-error-codes'] ?? []).filter(
         (code) => !exampleCodes.has(code) && codes[code]?.status[0] !== 200,
       );
