@@ -138,6 +138,16 @@ describe('createContract', () => {
     await contractOf().warm({ ...log, error: (fields) => errors.push(fields) });
     expect(errors).toEqual([]);
   });
+
+  test('logs an operation whose schema does not compile', async () => {
+    const definition = smallContract();
+    Object.assign(definition['components'] as object, {
+      schemas: { TextRequest: { type: 'object', properties: { model: { pattern: '(' } } } },
+    });
+    const errors: unknown[] = [];
+    await contractOf({ definition }).warm({ ...log, error: (fields) => errors.push(fields) });
+    expect(errors).toEqual([{ operationId: 'ai.generateText', err: expect.any(Error) }]);
+  });
 });
 
 describe('deprecation', () => {
