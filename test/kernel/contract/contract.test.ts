@@ -256,11 +256,9 @@ describe('routing', () => {
     '%s of a misspelled literal path never reaches the generic operation',
     async (method) => {
       for (const path of spellings) {
-        // Without a credential the real operations answer 401, which also shows that the generic
-        // operation was not used.
-        const { status, body } = await call(method, path);
+        // The generic operation needs no credential and would answer 200; the real ones answer 401.
+        const { status } = await call(method, path);
         expect([400, 401, 404, 405], path).toContain(status);
-        expect(String(body?.operationId), path).not.toMatch(/^directory\./);
       }
     },
   );
