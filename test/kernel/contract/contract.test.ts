@@ -56,7 +56,7 @@ function createCaller(options: WorldOptions = {}) {
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       const { status, code, param, details, message, headers } = error;
-      return { status, code, param, details, message, headers, handled: request.isHandled };
+      return { status, code, param, details, message, headers };
     }
   };
 }
@@ -147,6 +147,14 @@ describe('createContract', () => {
     const errors: unknown[] = [];
     await contractOf({ definition }).warm({ ...log, error: (fields) => errors.push(fields) });
     expect(errors).toEqual([{ operationId: 'ai.generateText', err: expect.any(Error) }]);
+  });
+
+  test('does not modify the document', async () => {
+    const definition = smallContract();
+    const definitionBefore = JSON.stringify(definition);
+    const contract = contractOf({ definition });
+    await contract.warm(log);
+    expect(JSON.stringify(definition)).toBe(definitionBefore);
   });
 });
 
@@ -610,13 +618,5 @@ describe('the validation of replies', () => {
     ).rejects.toThrow('does not declare text/plain');
     await expect(callReplying({ status: 200 })).rejects.toThrow('declares content');
     expect((await callReplying({ status: 200, body: { ok: true } })).status).toBe(200);
-  });
-
-  test('does not modify the document', async () => {
-    const definition = smallContract();
-    const definitionBefore = JSON.stringify(definition);
-    const contract = contractOf({ definition });
-    await contract.warm(log);
-    expect(JSON.stringify(definition)).toBe(definitionBefore);
   });
 });
