@@ -1,10 +1,12 @@
 // Has the model answer an input again. The former answer and all later messages stay in the log,
 // marked as replaced, and later prompts omit them.
+import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { Conversation, ConversationMessage } from './event-log/conversation.ts';
+import { type Conversation, type ConversationMessage, hasContent } from './event-log/conversation.ts';
 import { readMessage } from './event-log/events.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
+import { withStates } from './message-states.ts';
 import { messageNotFound } from './runs/problems.ts';
 import type { Replacement } from './runs/submission.ts';
 import { keyedRequestId, type HandlerOptions, type SessionHandlers } from './session-options.ts';
@@ -58,9 +60,9 @@ async function chooseReplacement(
   const input = messages[inputIndex];
   if (input === undefined)
     throw nothingToRegenerate('The session has no input that could be answered again.');
-  const replacedIds = messages.slice(inputIndex + 1).map(({ message }) => message.id);
-  requireReplaceable(conversation, replacedIds);
-  const messageIds = [...replacedIds, ...(await findEmptyAnswers(options, session, input))];
+  const answersAndLater = messages.slice(inputIndex + 1).map(({ message }) => message.id);
+  const messageIds = [...answersAndLater, ...(await findEmptyAnswers(options, session, input))];
+  requireReplaceable(conversation, messageIds);
   return { inputMessageId: input.message.id, messageIds, atSeq: session.headSeq };
 }
 
@@ -90,19 +92,21 @@ function requireReplaceable({ cut }: Conversation, replacedIds: readonly string[
     );
 }
 
-/** Answers without any content, such as one that failed at once. The conversation does not have them. */
+/** The ids of later answers that the conversation omits and no earlier regeneration has replaced. */
 async function findEmptyAnswers(
-  { events }: HandlerOptions,
+  options: HandlerOptions,
   session: SessionRecord,
   { seq }: ConversationMessage,
 ): Promise<string[]> {
-  const newestEvents = { from: undefined, order: 'desc', limit: 20 } as const;
-  const page = await events.messagePage(segmentsOf(session), newestEvents);
-  return page.events
-    .filter((event) => event.seq > seq)
-    .map(readMessage)
-    .filter(({ role, parts }) => role === 'assistant' && parts.every(({ type }) => type === 'step-start'))
-    .map((message) => message.id);
+  const emptyAnswers: UiMessage[] = [];
+  for (let from: number | undefined = seq; from !== undefined;) {
+    const page = await options.events.messagePage(segmentsOf(session), { from, order: 'asc', limit: 100 });
+    const messages = page.events.map(readMessage);
+    emptyAnswers.push(...messages.filter((message) => message.role === 'assistant' && !hasContent(message)));
+    from = page.hasMore ? page.events.at(-1)?.seq : undefined;
+  }
+  const answers = await withStates(options, session, emptyAnswers);
+  return answers.filter(({ metadata }) => metadata?.['status'] !== 'replaced').map(({ id }) => id);
 }
 
 function nothingToRegenerate(message: string): Problem {

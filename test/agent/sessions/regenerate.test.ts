@@ -1,7 +1,7 @@
 // Regenerating answers, and the state of messages as lists, events and forks report it.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { UiMessage } from '@townhall/agent';
-import { calls, says, type StreamRequest } from '../../support/scripted-gateway.ts';
+import { calls, finish, says, type StreamRequest } from '../../support/scripted-gateway.ts';
 import {
   collect,
   holdAnswer,
@@ -141,6 +141,57 @@ describe('sessions.regenerate', () => {
       ['', 'replaced'],
       ['Now.', 'completed'],
     ]);
+  });
+
+  test('replaces an answer of reasoning alone', async () => {
+    const agent = await world.start();
+    const reasoning = [
+      { type: 'reasoning-start', id: 'r' },
+      { type: 'reasoning-delta', id: 'r', delta: 'Let me think.' },
+      { type: 'reasoning-end', id: 'r' },
+    ];
+    world.gateway.answer((_, index) =>
+      index === 0 ? { parts: [...reasoning, finish('stop')] } : says('Now.'),
+    );
+    await agent.client.sessions.create({ id: 's' });
+    await agent.client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
+    await agent.client.sessions.regenerate({ sessionId: 's' });
+    await untilIdle(agent);
+    expect((await listMessages(agent, 's')).map(([, status]) => status)).toEqual([
+      undefined,
+      'replaced',
+      'completed',
+    ]);
+  });
+
+  test('replaces a failed answer more than twenty messages ago', async () => {
+    const agent = await world.start();
+    const { client } = agent;
+    world.gateway.answer((_, index) =>
+      index === 0 ? { status: 400, error: { code: 'invalid_request' } } : says('Done.'),
+    );
+    await client.sessions.create({ id: 's' });
+    const { messageId } = await client.sessions.prompt({ sessionId: 's', text: 'First.' }, wait);
+    for (let turn = 0; turn < 11; turn += 1)
+      await client.sessions.prompt({ sessionId: 's', text: 'Next.' }, wait);
+    await client.sessions.regenerate({ sessionId: 's', messageId });
+    await untilIdle(agent);
+    const statuses = (await listMessages(agent, 's')).map(([, status]) => status);
+    expect(statuses).toEqual([undefined, ...Array.from({ length: 23 }, () => 'replaced'), 'completed']);
+  });
+
+  test('replaces a failed answer once', async () => {
+    const agent = await world.start();
+    const { client } = agent;
+    world.gateway.answer(() => ({ status: 400, error: { code: 'invalid_request' } }));
+    await client.sessions.create({ id: 's' });
+    await client.sessions.prompt({ sessionId: 's', text: 'One.' }, wait);
+    const { runId } = await client.sessions.regenerate({ sessionId: 's' });
+    await untilIdle(agent);
+    await client.sessions.regenerate({ sessionId: 's' });
+    await untilIdle(agent);
+    const { items } = await client.sessions.listMessages({ sessionId: 's' });
+    expect(items[1]?.metadata).toMatchObject({ status: 'replaced', replacedBy: runId });
   });
 
   test('refuses an unknown message', async () => {

@@ -1,6 +1,6 @@
 // The conversation as a model sees it, projected from the log: messages in the order in which
 // runs took them up, not in which they arrived, and only those after the last compaction.
-import type { UiMessage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
+import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { readEvent, type SessionEvent, type StoredEvent } from './events.ts';
 
 export interface ConversationMessage {
@@ -50,7 +50,7 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
   if (event.type === 'message.completed') {
     const { message } = event;
     if (message.role === 'user') pendingInputs.set(stored.runId ?? event.messageId, message);
-    else if (message.parts.some(hasContent)) messages.push({ seq: stored.seq, message });
+    else if (hasContent(message)) messages.push({ seq: stored.seq, message });
   } else if (event.type === 'run.started' || (event.type === 'queue.removed' && event.reason === 'steered')) {
     const message = pendingInputs.get(stored.runId ?? '');
     if (message) messages.push({ seq: stored.seq, message });
@@ -99,6 +99,7 @@ function fileNote(
   return { id: `note-${seq}`, role: 'user', parts: [{ type: 'text', text }] };
 }
 
-function hasContent(part: UiMessagePart): boolean {
-  return part.type === 'text' ? part.text !== '' : part.type === 'dynamic-tool';
+/** False for an answer that the conversation omits, such as one that failed at once. */
+export function hasContent({ parts }: UiMessage): boolean {
+  return parts.some((part) => (part.type === 'text' ? part.text !== '' : part.type === 'dynamic-tool'));
 }
