@@ -24,7 +24,7 @@ export function regenerateHandlers(options: HandlerOptions): SessionHandlers<'se
         create: null,
         runId: id('run'),
         queueItemId: id('qit'),
-        // An input that waits would be one of the messages behind the answer.
+        // A queued run would start after messages that came later than this choice.
         delivery: 'reject',
         origin: 'sdk',
         input: null,
@@ -48,15 +48,13 @@ async function chooseReplacement(
   messageId: string | undefined,
 ): Promise<Replacement> {
   const conversation = await options.eventLog.conversation(session, session.headSeq, null);
-  // A note about files has the role of an input, and is none: no run answers it.
+  // A note about files has the role `user` too, but no run answers it.
   const messages = conversation.messages.filter(({ isNote }) => isNote !== true);
   const index =
     messageId === undefined
       ? messages.length - 1
       : await findMessageIndex(options, session, messages, messageId);
-  const inputIndex = messages.findLastIndex(
-    ({ message }, place) => place <= index && message.role === 'user',
-  );
+  const inputIndex = messages.slice(0, index + 1).findLastIndex(({ message }) => message.role === 'user');
   const input = messages[inputIndex];
   if (input === undefined)
     throw nothingToRegenerate('The session has no input that could be answered again.');
