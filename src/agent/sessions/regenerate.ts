@@ -74,7 +74,7 @@ async function findMessageIndex(
   if (index >= 0) return index;
   if ((await events.messageEvents(segmentsOf(session), messageId)).length > 0)
     throw nothingToRegenerate(
-      'The model does not get this message: it was replaced or summed up, it never had its turn, or it is empty.',
+      'The model does not get this message: it was replaced or summarized, no run took it up, or it has no content; fork the session at it instead.',
     );
   throw messageNotFound();
 }

@@ -233,7 +233,7 @@ describe('sessions.regenerate', () => {
     ).rejects.toMatchObject(nothingToRegenerate);
   });
 
-  test('refuses an input that was summed up', async () => {
+  test('refuses an input that was summarized', async () => {
     const agent = await startWith(['One.']);
     const { client } = agent;
     await client.sessions.compact({ sessionId: 's' });
