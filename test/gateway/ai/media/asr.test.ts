@@ -82,20 +82,20 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   });
 
   const part = (name: string) => `--b\r\ncontent-disposition: form-data; name="${name}"\r\n\r\nx\r\n`;
-  const boundary = 'multipart/form-data; boundary=b';
+  const formType = 'multipart/form-data; boundary=b';
   const manyParts = Array.from({ length: 100 }, (_, index) => part(`m${index}`)).join('');
   it.each([
     ['without a boundary', 'multipart/form-data', 'x', 400, 'invalid_request'],
-    ['without parts', boundary, 'garbage', 400, 'invalid_request'],
+    ['without parts', formType, 'garbage', 400, 'invalid_request'],
     [
       'with a repeated member',
-      boundary,
+      formType,
       `${part('model')}${part('model')}--b--\r\n`,
       400,
       'duplicate_member',
     ],
-    ['with a hundred members', boundary, `${manyParts}--b--\r\n`, 400, 'invalid_request'],
-    ['with __proto__', boundary, `${part('__proto__')}${part('model')}--b--\r\n`, 400, 'invalid_request'],
+    ['with a hundred members', formType, `${manyParts}--b--\r\n`, 400, 'invalid_request'],
+    ['with __proto__', formType, `${part('__proto__')}${part('model')}--b--\r\n`, 400, 'invalid_request'],
     ['of another type', 'text/plain', 'x', 415, 'unsupported_media_type'],
   ])('refuses a form %s', async (_name, type, body, status, code) => {
     const response = await fetch(`${world.url}/v1/ai/asr`, {
