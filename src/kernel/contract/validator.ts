@@ -155,7 +155,8 @@ function makeLazily<T>(make: () => T): () => T {
 // A form in the shape of its schema, where a file is a text of any content. This
 // function checks which members are files.
 function formValues({ body }: ContractOperation, members: unknown): Record<string, unknown> {
-  const values: Record<string, unknown> = {};
+  // Without a prototype, so that `__proto__` is an ordinary undeclared name.
+  const values = Object.create(null) as Record<string, unknown>;
   for (const [name, value] of Object.entries(members as Record<string, unknown>)) {
     const mustBeFile = body?.formFiles.has(name) === true;
     if ([value].flat().some((member) => (typeof member === 'object') !== mustBeFile)) {
