@@ -84,26 +84,45 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
   const part = (name: string) => `--b\r\ncontent-disposition: form-data; name="${name}"\r\n\r\nx\r\n`;
   const formType = 'multipart/form-data; boundary=b';
   const manyParts = Array.from({ length: 100 }, (_, index) => part(`m${index}`)).join('');
-  it.each([
-    ['without a boundary', 'multipart/form-data', 'x', 400, 'invalid_request'],
-    ['without parts', formType, 'garbage', 400, 'invalid_request'],
-    [
-      'with a repeated member',
-      formType,
-      `${part('model')}${part('model')}--b--\r\n`,
-      400,
-      'duplicate_member',
-    ],
-    ['with a hundred members', formType, `${manyParts}--b--\r\n`, 400, 'invalid_request'],
-    ['with __proto__', formType, `${part('__proto__')}${part('model')}--b--\r\n`, 400, 'invalid_request'],
-    ['of another type', 'text/plain', 'x', 415, 'unsupported_media_type'],
-  ])('refuses a form %s', async (_name, type, body, status, code) => {
-    const response = await fetch(`${world.url}/v1/ai/asr`, {
+  const send = (type: string, body: string) =>
+    fetch(`${world.url}/v1/ai/asr`, {
       method: 'POST',
       headers: { authorization: `Bearer ${world.userToken}`, 'content-type': type },
       body,
     });
-    expect(await refusalOf(response)).toMatchObject([status, { code }]);
+  it.each([
+    ['without a boundary', 'multipart/form-data', 'x', { message: 'The form names no boundary.' }],
+    ['without parts', formType, 'garbage', { message: 'The body is not a valid form.' }],
+    [
+      'with a repeated member',
+      formType,
+      `${part('model')}${part('model')}--b--\r\n`,
+      { code: 'duplicate_member', param: 'model' },
+    ],
+    [
+      'with a hundred members',
+      formType,
+      `${manyParts}--b--\r\n`,
+      { message: 'A form may have 64 parts at most.' },
+    ],
+    [
+      'with __proto__',
+      formType,
+      `${part('__proto__')}${part('model')}${part('file"; filename="a.wav')}--b--\r\n`,
+      { param: '__proto__' },
+    ],
+  ])('refuses a form %s', async (_name, type, body, error) => {
+    expect(await refusalOf(await send(type, body))).toMatchObject([
+      400,
+      { code: 'invalid_request', ...error },
+    ]);
+  });
+
+  it('refuses another media type', async () => {
+    expect(await refusalOf(await send('text/plain', 'x'))).toMatchObject([
+      415,
+      { code: 'unsupported_media_type' },
+    ]);
   });
 
   it('accepts 25 MiB of audio', async () => {
