@@ -159,7 +159,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
 
   it.each([
     ['an error', 'acme/broken'],
-    ['another answer', 'acme/painter'],
+    ['an unexpected answer', 'acme/painter'],
   ])('is 502 for %s of the provider', async (_name, model) => {
     const response = await sendForm({ model, file });
     expect(await refusalOf(response)).toMatchObject([502, { code: 'upstream_failed' }]);
@@ -204,7 +204,7 @@ describe('a slow upload', { timeout: 60_000 }, () => {
     });
   }
 
-  it('may take longer than the time of other requests for audio', async () => {
+  it('of audio may exceed the time of other requests', async () => {
     const audioBody = Buffer.from(
       JSON.stringify({ model: 'acme/whisper', audio: silence.toString('base64'), media_type: 'audio/wav' }),
     );
@@ -214,7 +214,7 @@ describe('a slow upload', { timeout: 60_000 }, () => {
     });
   });
 
-  it('is refused after the time of a request for text', async () => {
+  it('of text is refused after the time of a request', async () => {
     const textBody = Buffer.from(JSON.stringify({ model: 'local/echo', prompt: 'x'.repeat(1_000) }));
     expect(await sendSlowly('/v1/ai/text', textBody, null)).toMatchObject({
       status: 400,
