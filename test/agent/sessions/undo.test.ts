@@ -18,7 +18,7 @@ afterAll(() => world.close());
 const wait = { headers: { prefer: 'wait=60' } };
 
 /** A plugin whose tool changes the workspace as a command would. */
-function createWorker(act: (folder: string) => Promise<void>) {
+function createWorkPlugin(act: (folder: string) => Promise<void>) {
   return definePlugin({
     name: 'work',
     title: 'Work',
@@ -48,7 +48,7 @@ async function startWith(
     next += 1;
     return calls({ ...tool, id: `call_${next}` });
   });
-  const agent = await world.start({ createOptions: { plugins: [createWorker(act)] } });
+  const agent = await world.start({ createOptions: { plugins: [createWorkPlugin(act)] } });
   await put(agent, files);
   await agent.client.sessions.create({ id: 's' });
   return agent;
@@ -161,7 +161,7 @@ describe('sessions.getChanges', () => {
 });
 
 describe('sessions.undoRun', () => {
-  test('sets back changed, created and deleted files with their modes', async () => {
+  test('restores changed, created and deleted files with their modes', async () => {
     const agent = await startWith(
       { 'a.sh': 'one\n', 'old/gone.txt': 'bye\n' },
       [{ name: 'work_do', input: {} }],
@@ -345,7 +345,7 @@ describe('sessions.redoRun', () => {
 });
 
 describe('snapshots of the workspace', () => {
-  test('are skipped with a warning when it is too large', async () => {
+  test('are skipped with one warning when it is too large', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('b.txt', 'x'), write('c.txt', 'x')]);
     // Sparse, so that they take no space.
     for (let index = 0; index < 65; index += 1) {
