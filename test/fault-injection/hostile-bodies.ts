@@ -1,6 +1,6 @@
 // How long hostile bodies block the event loop of each server, for every operation with a body, at
 // its own size limit. Prints a table and writes it to build/hostile-bodies.txt; exits 1 when a
-// block exceeds the limit.
+// block exceeds the limit, or when nothing was measured.
 //
 //   node_modules/.bin/node test/fault-injection/hostile-bodies.ts [--operation ID] [--body TEXT]
 //   [--runs 5] [--limit-ms 50] [--few] [--profile]
@@ -22,6 +22,8 @@ const { values: options } = parseArgs({
 });
 const limitMs = Number(options['limit-ms']);
 const runs = Number(options.runs);
+if (!(limitMs > 0)) throw new Error(`--limit-ms takes milliseconds, not "${options['limit-ms']}".`);
+if (!(runs >= 1)) throw new Error(`--runs takes a count, not "${options.runs}".`);
 const lines: string[] = [];
 const print = (line: string): void => {
   lines.push(line);
@@ -66,4 +68,4 @@ print(`${measurements.length} bodies, ${slowMeasurements.length} block the loop 
 const folder = join(import.meta.dirname, '../../build');
 mkdirSync(folder, { recursive: true });
 writeFileSync(join(folder, 'hostile-bodies.txt'), `${lines.join('\n')}\n`);
-process.exitCode = slowMeasurements.length > 0 ? 1 : 0;
+process.exitCode = measurements.length === 0 || slowMeasurements.length > 0 ? 1 : 0;
