@@ -4,6 +4,9 @@
 //
 //   node_modules/.bin/node test/fault-injection/hostile-bodies.ts [--operation ID] [--body TEXT]
 //   [--runs 5] [--limit-ms 50] [--few] [--profile]
+//
+// --operation and --body select by a part of the name, --few takes one body of each class, and
+// --profile adds the functions that took the most time.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -34,8 +37,7 @@ const servers = await startWatchedServers();
 const measurements: Measurement[] = [];
 try {
   await Promise.all([servers.gateway.waitForIdle(), servers.agent.waitForIdle()]);
-  const columns = ['operation', 'body', 'MB', 'status', 'longest block of the loop (ms of processor time)'];
-  print([...columns, 'by the clock (ms)', 'runs'].join(' | '));
+  print('operation | body | MB | status | longest block: processor time (ms) | wall clock (ms) | runs');
   for (const operation of hostileOperations().filter(({ operationId }) =>
     operationId.includes(options.operation),
   )) {
