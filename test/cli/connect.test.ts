@@ -71,7 +71,7 @@ const existing: Record<string, [path: string, text: string, parts: string[]]> = 
 describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
   const [path, text, parts] = existing[tool] ?? ['', '', []];
 
-  test('restores every byte of its files', async () => {
+  test('writes the model and a working key, which it does not print', async () => {
     await put(text, path);
     const { code, output } = await connect(tool, '--model', 'local/echo');
     expect(code).toBe(0);
@@ -81,6 +81,13 @@ describe.each(tools.map(({ id }) => id))('townhall connect %s', (tool) => {
     expect(texts.join('')).toContain(token);
     expect(texts.join('')).toContain('local/echo');
     expect(output.join('\n')).not.toContain(token);
+    await connect(tool, '--undo');
+  });
+
+  test('restores every byte of its files', async () => {
+    await put(text, path);
+    await connect(tool, '--model', 'local/echo', '--no-test');
+    const { files } = await recordOf(tool);
     const undoResult = await connect(tool, '--undo');
     expect(undoResult.output.at(-1)).toBe('The key is revoked.');
     expect(await read(path)).toBe(text);
