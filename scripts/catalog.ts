@@ -256,8 +256,8 @@ function mediaModelOf(
   };
 }
 
-/** The catalog's content for the day. Throws when a package lacks a selected model. */
-export function curatedCatalog(day: string): object {
+/** The catalog's content for the day. Throws when the price package lacks a model that has no other price. */
+export function curatedCatalog(day: string): { providers: object[]; models: object[] } {
   return {
     providers: selection.map(({ entry }) => entry),
     models: selection.flatMap((provider) =>
@@ -270,12 +270,8 @@ const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai',
 
 if (import.meta.main) {
   const { values } = parseArgs({ options: { date: { type: 'string' } } });
-  const previousCatalog = JSON.parse(
-    readFileSync(catalogFile, { encoding: 'utf8', flag: 'a+' }) || '{"models":[]}',
-  ) as { models: unknown[] };
-  const catalog = curatedCatalog(values.date ?? new Date().toISOString().slice(0, 10)) as {
-    models: unknown[];
-  };
+  const previousCatalog = JSON.parse(readFileSync(catalogFile, 'utf8')) as { models: unknown[] };
+  const catalog = curatedCatalog(values.date ?? new Date().toISOString().slice(0, 10));
   writeFileSync(catalogFile, `${JSON.stringify(catalog, null, 2)}\n`);
   console.log(`catalog: ${catalog.models.length} models (${previousCatalog.models.length} before)`);
 }
