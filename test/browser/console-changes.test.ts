@@ -95,7 +95,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     await redo.waitFor();
     expect([await text('src/values.ts'), await text('notes.md')]).toEqual([originalText, null]);
     expect(await redo.evaluate((element) => element === document.activeElement)).toBe(true);
-    await page.getByText('2 files set back.').waitFor();
+    await page.getByText('2 files restored.').waitFor();
     await page.screenshot({ path: join(pictures, 'undone-390.png') });
   });
 
@@ -109,7 +109,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     await writeFile(join(world.agent.workspace, 'notes.md'), 'mine');
     await page.setViewportSize({ width: 1280, height: 800 });
     await button('Undo').click();
-    const reason = page.getByText('nothing was set back: notes.md');
+    const reason = page.getByText('nothing was restored: notes.md');
     await reason.waitFor();
     await page.locator('.changes button:not([aria-busy])').waitFor();
     expect(await reason.isVisible()).toBe(true);

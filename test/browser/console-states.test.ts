@@ -145,7 +145,7 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
 
   test('undoes and redoes the changes of an answer', async () => {
     await button('Undo').click();
-    await page.getByText('The files are set back.').waitFor();
+    await page.getByText('The files are restored.').waitFor();
     expect(await readFile(sourceFile, 'utf8')).toBe(originalText);
     expect(await page.locator('.line.added').isVisible()).toBe(true);
     await takePictures('undone');

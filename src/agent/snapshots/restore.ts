@@ -50,8 +50,8 @@ export async function readContents(
 }
 
 /**
- * Returns the path that could not be written, after the files before it were set back again. Sets
- * them back also where the signal is aborted, and throws its reason.
+ * Returns the path that could not be written, after the files before it were rolled back. Rolls them
+ * back too when the signal aborts, and throws its reason.
  */
 export async function restoreFiles(
   workspace: Workspace,
@@ -59,7 +59,7 @@ export async function restoreFiles(
   { contentOf, signal }: { contentOf: ContentOf; signal?: AbortSignal },
 ): Promise<string | undefined> {
   const restoredFiles: Restoration[] = [];
-  const setBack = async () => {
+  const rollBack = async () => {
     for (const { path, from } of restoredFiles.reverse())
       await put(workspace, path, from, contentOf).catch(() => {});
   };
@@ -69,11 +69,11 @@ export async function restoreFiles(
       restoredFiles.push(restoration);
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      await setBack();
+      await rollBack();
       return restoration.path;
     }
     if (signal?.aborted === true) {
-      await setBack();
+      await rollBack();
       throw signal.reason;
     }
   }

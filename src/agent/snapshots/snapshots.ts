@@ -311,7 +311,7 @@ function filesChanged(paths: readonly string[]): Problem {
   return new Problem(
     'conflict',
     'files_changed',
-    `Somebody else has changed these files since, so nothing was set back: ${paths.slice(0, maxNamed).join(', ')}${more}.`,
+    `Somebody else has changed these files since, so nothing was restored: ${paths.slice(0, maxNamed).join(', ')}${more}.`,
     {
       param: 'runId',
       details: paths.slice(0, 100).map((path) => ({ path, message: 'has changed since' })),
@@ -337,7 +337,7 @@ function tooSlow(): Problem {
   return new Problem(
     'unavailable',
     'not_ready',
-    `The files could not be set back within ${seconds} seconds, so they are as they were; try again.`,
+    `The files could not be restored within ${seconds} seconds, so they are as they were; try again.`,
   );
 }
 

@@ -78,7 +78,7 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
 
 const doneNotes = {
   'sessions.redoRun': 'The changes are back.',
-  'sessions.undoRun': 'The files are set back.',
+  'sessions.undoRun': 'The files are restored.',
 } as const;
 
 // What opens below the end of the log would be out of sight.

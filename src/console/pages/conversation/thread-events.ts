@@ -124,7 +124,7 @@ function setFileStatus(
 ): void {
   state.undoneRuns.set(runId, isUndone);
   const files = count === 1 ? '1 file' : `${count} files`;
-  addRemark(state, runId, isUndone ? `${files} set back.` : `${files} changed again.`);
+  addRemark(state, runId, isUndone ? `${files} restored.` : `${files} changed again.`);
   markRun(state, runId);
 }
 

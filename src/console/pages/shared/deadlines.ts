@@ -8,7 +8,7 @@ const agentDeadlinesMs: Readonly<Record<string, number>> = {
   // git may take a minute for a worktree, and so may the copy of its files for a fork.
   'sessions.create': 75_000,
   'sessions.fork': 150_000,
-  // Files are compared within 15 seconds and set back within 15 more.
+  // Files are compared within 15 seconds and restored within 15 more.
   'sessions.getChanges': 35_000,
   'sessions.undoRun': 50_000,
   'sessions.redoRun': 50_000,
