@@ -101,7 +101,11 @@ export async function startSampleServers(): Promise<SampleServers> {
   });
   await gateway.admin.bureaus.createBureau({ bureau_id: 'shop', server_url: 'https://shop.example' });
   model.answer(answerPrompt);
-  const agentOptions = { gatewayUrl: model.url, model: 'local/echo', createOptions: { plugins: [carefulPlugin] } };
+  const agentOptions = {
+    gatewayUrl: model.url,
+    model: 'local/echo',
+    createOptions: { plugins: [carefulPlugin] },
+  };
   const agents = {
     current: await startAgent({ ...agentOptions, settings: { drainMs: 0 } }),
     classic: await startAgent({ ...agentOptions, settings: { drainMs: 0 }, variant: 'classic' }),
