@@ -130,7 +130,7 @@ async function checkKeyWithoutDatabase(config: GatewayConfig): Promise<Finding> 
     config.masterKeyFile !== undefined ||
     existsSync(join(config.databasePath, 'master.key'));
   if (!hasKey) return ok('master key', 'None yet; the first start creates one in the data folder.');
-  return checkKey(config, { canary: null, variables: 0 });
+  return checkKey(config, { canary: null, variableCount: 0 });
 }
 
 async function checkKey(config: GatewayConfig, survey: SealSurvey): Promise<Finding> {

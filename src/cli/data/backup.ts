@@ -285,7 +285,7 @@ async function surveyBackup(file: string, tool: Tool, env: CommandContext['env']
     return parseCopyStatement(text);
   };
   const [canary] = await rowsOf('env_canary');
-  return { canary: canary?.['sealed'] ?? null, variables: (await rowsOf('env_variables')).length };
+  return { canary: canary?.['sealed'] ?? null, variableCount: (await rowsOf('env_variables')).length };
 }
 
 /** The rows of the one `COPY … FROM stdin` in a dump: tab-separated columns, ended by `\.`. */

@@ -24,7 +24,7 @@ export type MasterKeyVerdict = 'fits' | 'nothing sealed';
 
 /** Throws a SettingError unless the given master key opens the sealed values. Changes nothing. */
 export async function checkMasterKey(config: GatewayConfig, survey: SealSurvey): Promise<MasterKeyVerdict> {
-  if (survey.canary === null && survey.variables === 0) return 'nothing sealed';
+  if (survey.canary === null && survey.variableCount === 0) return 'nothing sealed';
   const { redactor, log } = stderrLog();
   const dataFolder = config.databaseUrl === undefined ? config.databasePath : null;
   await unlock({ settings: config, store: { survey: async () => survey }, dataFolder, redactor, log });

@@ -10,7 +10,7 @@ import { SettingError } from '../../kernel/settings.ts';
 import {
   createVault,
   newMasterKey,
-  readMasterKey,
+  parseMasterKey,
   SealError,
   type MasterKey,
   type SealContext,
@@ -51,7 +51,7 @@ export async function requireMasterKeys(
 ): Promise<void> {
   const primaryKey = await readConfiguredKey(settings, 'masterKey', redactor);
   await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
-  if (primaryKey === null && !isEmbedded) throw new SettingError(missingKey(null));
+  if (primaryKey === null && !isEmbedded) throw missingKey(null);
 }
 
 /** The ids of the keys that a server with these settings would use; null for none. Creates no key. */
@@ -60,36 +60,37 @@ export async function readMasterKeyIds(
   { dataFolder, redactor }: Pick<UnlockOptions, 'dataFolder' | 'redactor'>,
 ): Promise<{ primary: string | null; previous: string | null }> {
   const primaryKey =
-    (await readConfiguredKey(settings, 'masterKey', redactor)) ??
-    (await loadStoredKey(dataFolder, redactor, null));
+    (await readConfiguredKey(settings, 'masterKey', redactor)) ?? (await readStoredKey(dataFolder, redactor));
   const previousKey = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
   return { primary: primaryKey?.kid ?? null, previous: previousKey?.kid ?? null };
 }
 
 /**
- * Opens the vault of a database that may not be migrated yet. Throws a SettingError,
- * without a change, for a wrong key.
+ * Opens the vault of a database, before or after its migrations. Uses the configured key, else the one
+ * in the data folder, which is created when nothing is sealed yet. Throws a SettingError, without a
+ * change, for a missing, malformed or wrong key, and when values are sealed but the canary is missing.
  */
 export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockOptions): Promise<Vault> {
-  const { canary, variables } = await store.survey();
+  const { canary, variableCount } = await store.survey();
   const previousKey = await readConfiguredKey(settings, 'masterKeyPrevious', redactor);
-  const isEmpty = canary === null && variables === 0;
+  const hasSealedValues = canary !== null || variableCount > 0;
   const primaryKey =
     (await readConfiguredKey(settings, 'masterKey', redactor)) ??
-    (await loadStoredKey(dataFolder, redactor, isEmpty ? log : null));
-  if (primaryKey === null) throw new SettingError(missingKey(dataFolder));
+    (await readStoredKey(dataFolder, redactor)) ??
+    (hasSealedValues ? null : await createStoredKey(dataFolder, redactor, log));
+  if (primaryKey === null) throw missingKey(dataFolder);
   const vault = createVault(primaryKey, previousKey === null ? [] : [previousKey]);
-  if (canary === null && variables > 0) {
+  if (canary === null && variableCount > 0) {
     throw new SettingError(
       'The database has encrypted values but lacks the row that verifies their master key. Nothing was changed.',
     );
   }
-  if (canary !== null) requireOpens(vault, canary);
+  if (canary !== null) requireRightKey(vault, canary);
   return vault;
 }
 
-/** Throws a SettingError unless the vault opens the canary. */
-export function requireOpens(vault: Vault, canary: string): void {
+/** Throws a SettingError unless a key of the vault is the one that sealed the canary. */
+export function requireRightKey(vault: Vault, canary: string): void {
   try {
     if (vault.open(canaryContext, canary) === canaryText) return;
   } catch (error) {
@@ -104,14 +105,19 @@ export function requireOpens(vault: Vault, canary: string): void {
   );
 }
 
-function missingKey(dataFolder: string | null): string {
-  const settings =
-    dataFolder === null
-      ? 'TOWNHALL_MASTER_KEY is required with DATABASE_URL'
-      : `The database has encrypted values, but ${keyPath(dataFolder)} does not exist`;
-  const hint =
-    dataFolder === null ? `${creationHint}; keep it apart from the database and its backups. ` : '';
-  return `${settings}. Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64. ${hint}Nothing was changed.`;
+/** `dataFolder` is that of the embedded database; null with PostgreSQL. */
+function missingKey(dataFolder: string | null): SettingError {
+  const remedy = 'Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64.';
+  if (dataFolder === null)
+    return new SettingError(
+      [
+        `TOWNHALL_MASTER_KEY is required with DATABASE_URL. ${remedy}`,
+        `${creationHint}; keep it apart from the database and its backups. Nothing was changed.`,
+      ].join(' '),
+    );
+  return new SettingError(
+    `The database has encrypted values, but ${keyPath(dataFolder)} does not exist. ${remedy} Nothing was changed.`,
+  );
 }
 
 type KeySetting = 'masterKey' | 'masterKeyPrevious';
@@ -130,19 +136,24 @@ async function readConfiguredKey(
   const setting = settingNames[name];
   if (text !== undefined && file !== undefined)
     throw new SettingError(`${setting} and ${setting}_FILE cannot both be set; set one of them.`);
-  if (text !== undefined) return readKey(text, setting, redactor);
+  if (text !== undefined) return parseKey(text, { source: setting, remedy: creationHint, redactor });
   if (file === undefined) return null;
-  return readKey(await readText(file, `${setting}_FILE`), `The file of ${setting}_FILE`, redactor);
+  const fileText = await readKeyFile(file, `${setting}_FILE`);
+  return parseKey(fileText, { source: `The file of ${setting}_FILE`, remedy: creationHint, redactor });
 }
 
-function readKey(text: string, source: string, redactor: Redactor): MasterKey {
+/** Throws a SettingError, with the source and the remedy, unless the text is a key. */
+function parseKey(
+  text: string,
+  { source, remedy, redactor }: { source: string; remedy: string; redactor: Redactor },
+): MasterKey {
   redactor.hold(text.trim());
-  const key = readMasterKey(text);
-  if (key === null) throw new SettingError(`${source} must hold 32 bytes in base64. ${creationHint}`);
+  const key = parseMasterKey(text);
+  if (key === null) throw new SettingError(`${source} must hold 32 bytes in base64. ${remedy}`);
   return key;
 }
 
-async function readText(path: string, setting: string): Promise<string> {
+async function readKeyFile(path: string, setting: string): Promise<string> {
   try {
     return await readFile(path, 'utf8');
   } catch (cause) {
@@ -156,15 +167,8 @@ function keyPath(dataFolder: string): string {
   return join(dataFolder, 'master.key');
 }
 
-/**
- * The key of the file beside the embedded database; null when there is none. Creates the file when
- * `creationLog` is set, which callers do only while nothing is sealed.
- */
-async function loadStoredKey(
-  dataFolder: string | null,
-  redactor: Redactor,
-  creationLog: Log | null,
-): Promise<MasterKey | null> {
+/** The key of the file beside the embedded database; null when there is none, and with PostgreSQL. */
+async function readStoredKey(dataFolder: string | null, redactor: Redactor): Promise<MasterKey | null> {
   if (dataFolder === null) return null;
   const path = keyPath(dataFolder);
   const existing = await readFile(path, 'utf8').catch((error: unknown) => {
@@ -173,15 +177,22 @@ async function loadStoredKey(
       cause: error,
     });
   });
-  if (existing !== null) return readKey(existing, `The file ${path}`, redactor);
-  if (creationLog === null) return null;
+  if (existing === null) return null;
+  return parseKey(existing, { source: `The file ${path}`, remedy: creationHint, redactor });
+}
+
+/** Call it only while nothing is sealed. Null with PostgreSQL, where the operator sets the key. */
+async function createStoredKey(
+  dataFolder: string | null,
+  redactor: Redactor,
+  log: Log,
+): Promise<MasterKey | null> {
+  if (dataFolder === null) return null;
+  const path = keyPath(dataFolder);
   const text = newMasterKey();
   await writeDurably(path, text);
-  creationLog.info(
-    { path },
-    'created a master key for the embedded database; without it the sealed values are lost',
-  );
-  return readKey(text, path, redactor);
+  log.info({ path }, 'created a master key for the embedded database; without it the sealed values are lost');
+  return parseKey(text, { source: path, remedy: creationHint, redactor });
 }
 
 // fsync the file and its folder before the key is used: losing the key in a power cut would lose the values.

@@ -7,7 +7,7 @@ import { Problem } from '../../kernel/problem.ts';
 import { SealError, keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import { systemOrigin } from '../identity.ts';
-import { canaryContext, canaryText, requireOpens } from './master-key.ts';
+import { canaryContext, canaryText, requireRightKey } from './master-key.ts';
 import { variablesTable, type EnvStore, type SealedVariable, type StoredVariable } from './store.ts';
 
 export interface RewrapResult {
@@ -29,11 +29,11 @@ export interface SealingKeys {
 
 /** Counts the stored values by master key. Needs no key: it decrypts nothing. */
 export async function findSealingKeys(store: Pick<EnvStore, 'survey' | 'list'>): Promise<SealingKeys> {
-  const { canary, variables } = await store.survey();
+  const { canary, variableCount } = await store.survey();
   const current = canary === null ? null : keyIdOf(canary);
   const counts = new Map<string, number>(current === null ? [] : [[current, 0]]);
   let damagedCount = 0;
-  for (const { sealed } of variables === 0 ? [] : await store.list()) {
+  for (const { sealed } of variableCount === 0 ? [] : await store.list()) {
     const kid = kidOrNull(sealed);
     if (kid === null) damagedCount += 1;
     else counts.set(kid, (counts.get(kid) ?? 0) + 1);
@@ -71,7 +71,7 @@ export async function sealCanary(store: EnvStore, vault: Vault): Promise<string>
   // Read it again: another server may have inserted its canary first.
   const canary = existing ?? (await store.survey()).canary;
   if (canary === null) throw new Error('The canary of the master key could not be written.');
-  requireOpens(vault, canary);
+  requireRightKey(vault, canary);
   return keyIdOf(canary);
 }
 

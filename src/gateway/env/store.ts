@@ -17,7 +17,7 @@ export interface StoredVariable extends SealedVariable {
 
 export interface EnvStore {
   /** Works before the migrations: reports nothing sealed when the tables do not exist. */
-  survey(): Promise<{ canary: string | null; variables: number }>;
+  survey(): Promise<{ canary: string | null; variableCount: number }>;
   /** Has no effect when there is one. */
   insertCanary(sealed: string): Promise<void>;
   /** Sorted by key. */
@@ -60,11 +60,11 @@ function canaryQueries(sql: Sql): Pick<EnvStore, 'survey' | 'insertCanary' | 'lo
     async survey() {
       const [tables] = await sql<{ exists: boolean }[]>`
         select to_regclass(${canaryTable}) is not null and to_regclass(${variablesTable}) is not null as exists`;
-      if (!tables?.exists) return { canary: null, variables: 0 };
-      const [row] = await sql<{ canary: string | null; variables: bigint }[]>`
+      if (!tables?.exists) return { canary: null, variableCount: 0 };
+      const [row] = await sql<{ canary: string | null; variableCount: bigint }[]>`
         select (select sealed from gateway.env_canary) as canary,
-          (select count(*) from gateway.env_variables) as variables`;
-      return { canary: row?.canary ?? null, variables: Number(row?.variables ?? 0n) };
+          (select count(*) from gateway.env_variables) as "variableCount"`;
+      return { canary: row?.canary ?? null, variableCount: Number(row?.variableCount ?? 0n) };
     },
     async insertCanary(sealed) {
       await sql`insert into gateway.env_canary (sealed) values (${sealed}) on conflict do nothing`;

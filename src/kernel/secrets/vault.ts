@@ -54,15 +54,15 @@ const nonceBytes = 12;
 const tagBytes = 16;
 const format = 'v1';
 
-/** Reads 32 bytes of base64, of either alphabet. Null when the text is anything else. */
-export function readMasterKey(text: string): MasterKey | null {
+/** Parses 32 bytes of base64, of either alphabet. Null when the text is anything else. */
+export function parseMasterKey(text: string): MasterKey | null {
   const base64 = text.trim();
   if (!/^[A-Za-z0-9+/_-]{43}=?$/.test(base64)) return null;
   const bytes = Buffer.from(base64, 'base64');
   return bytes.length === keyBytes ? { kid: kidOf(bytes), bytes } : null;
 }
 
-/** A new key as the text that `readMasterKey` reads. */
+/** A new key as the text that `parseMasterKey` reads. */
 export function newMasterKey(): string {
   return randomBytes(keyBytes).toString('base64');
 }

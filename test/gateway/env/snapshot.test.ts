@@ -7,13 +7,13 @@ import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import {
   createVault,
   newMasterKey,
-  readMasterKey,
+  parseMasterKey,
   type MasterKey,
 } from '../../../src/kernel/secrets/vault.ts';
 import { silentLog } from '../../support/databases.ts';
 import { until } from '../../support/until.ts';
 
-const vault = createVault(readMasterKey(newMasterKey()) as MasterKey);
+const vault = createVault(parseMasterKey(newMasterKey()) as MasterKey);
 let versions = 0;
 function row(key: string, value: string): StoredVariable {
   const version = (versions += 1);

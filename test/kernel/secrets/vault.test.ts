@@ -4,13 +4,13 @@ import { describe, expect, test } from 'vitest';
 import {
   createVault,
   newMasterKey,
-  readMasterKey,
+  parseMasterKey,
   SealError,
   keyIdOf,
   type MasterKey,
 } from '../../../src/kernel/secrets/vault.ts';
 
-const makeKey = (): MasterKey => readMasterKey(newMasterKey()) as MasterKey;
+const makeKey = (): MasterKey => parseMasterKey(newMasterKey()) as MasterKey;
 const place = { table: 'gateway.env_variables', key: 'ACME_API_KEY', version: 1 };
 const reasonOf = (open: () => unknown): unknown => {
   try {
@@ -29,7 +29,7 @@ describe('a master key', () => {
       bytes.toString('base64url'),
       ` ${bytes.toString('base64')}\n`,
     ]) {
-      expect(readMasterKey(text)?.bytes).toEqual(bytes);
+      expect(parseMasterKey(text)?.bytes).toEqual(bytes);
     }
     for (const text of [
       '',
@@ -38,7 +38,7 @@ describe('a master key', () => {
       randomBytes(33).toString('base64'),
       bytes.toString('hex'),
     ]) {
-      expect(readMasterKey(text)).toBeNull();
+      expect(parseMasterKey(text)).toBeNull();
     }
   });
 
