@@ -167,6 +167,11 @@ function keyPath(dataFolder: string): string {
   return join(dataFolder, 'master.key');
 }
 
+const damagedKeyRemedy = [
+  'Restore it from your copy: the sealed values open with no other key.',
+  'If the database is new, delete the file; the next start creates another.',
+].join(' ');
+
 /** The key of the file beside the embedded database; null when there is none, and with PostgreSQL. */
 async function readStoredKey(dataFolder: string | null, redactor: Redactor): Promise<MasterKey | null> {
   if (dataFolder === null) return null;
@@ -178,7 +183,7 @@ async function readStoredKey(dataFolder: string | null, redactor: Redactor): Pro
     });
   });
   if (existing === null) return null;
-  return parseKey(existing, { source: `The file ${path}`, remedy: creationHint, redactor });
+  return parseKey(existing, { source: `The file ${path}`, remedy: damagedKeyRemedy, redactor });
 }
 
 /** Call it only while nothing is sealed. Null with PostgreSQL, where the operator sets the key. */

@@ -1,5 +1,5 @@
 // The master key that the local edition creates for itself, in a file beside its embedded database.
-import { readFile, rm, stat } from 'node:fs/promises';
+import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
@@ -39,4 +39,16 @@ test('a removed key is not created again', async () => {
   // The database is sealed with the removed key.
   await expect(startAndStop(place, {})).rejects.toThrow('Nothing was changed');
   await expect(stat(file)).rejects.toThrow('ENOENT');
+});
+
+test('a damaged key stops the start without advice to create another', async () => {
+  await startAndStop(place, {});
+  await writeFile(file, 'damaged\n');
+  const message = await startAndStop(place, {}).then(
+    () => 'it started',
+    (error: unknown) => String(error),
+  );
+  expect(message).toContain('Restore it from your copy');
+  expect(message).not.toContain('openssl');
+  expect(await readFile(file, 'utf8')).toBe('damaged\n');
 });
