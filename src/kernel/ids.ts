@@ -3,6 +3,7 @@
 import { randomFillSync } from 'node:crypto';
 
 const alphabet = '0123456789abcdefghjkmnpqrstvwxyz';
+const maxSequence = 0xfff;
 
 export type MakeId = (prefix: string) => string;
 
@@ -14,12 +15,13 @@ export function createIds(now: () => number): MakeId {
     const ms = now();
     if (ms > lastMs) {
       lastMs = ms;
-      // Half of the twelve bits stay free for further ids of this millisecond.
-      sequence = randomPool.readUInt16BE(takeRandomBytes(2)) & 0x7ff;
-    } else if (sequence < 0xfff) {
+      // A start in the lower half leaves at least 2,048 further ids for this millisecond.
+      sequence = randomPool.readUInt16BE(reserveRandomBytes(2)) & 0x7ff;
+    } else if (sequence < maxSequence) {
+      // The same millisecond, or the clock went back: count on from the last id.
       sequence += 1;
     } else {
-      // The millisecond is full, or the clock went back: borrow from the next.
+      // Every sequence number of the millisecond is used: go ahead of the clock.
       lastMs += 1;
       sequence = 0;
     }
@@ -30,13 +32,13 @@ export function createIds(now: () => number): MakeId {
 /** An id with the current time, such as `usr_01k…`. */
 export const id: MakeId = createIds(Date.now);
 
-// Random bytes for many ids at once: every request needs an id, and a call for a few
-// bytes costs more than the rest of it.
+// Random bytes for many ids at once: every request needs an id, and a call of randomFillSync takes
+// longer than all other work for an id.
 const randomPool = Buffer.alloc(4096);
 let usedBytes = randomPool.length;
 
-/** The offset of so many unused random bytes in the pool. */
-function takeRandomBytes(bytes: number): number {
+/** Reserves so many unused bytes of the pool; returns their offset in it. */
+function reserveRandomBytes(bytes: number): number {
   if (usedBytes + bytes > randomPool.length) {
     randomFillSync(randomPool);
     usedBytes = 0;
@@ -45,16 +47,21 @@ function takeRandomBytes(bytes: number): number {
   return usedBytes - bytes;
 }
 
+// The version 7 (0b0111) above the 12 bits of the sequence, and the variant 0b10 above 22 random bits.
+const versionBits = 0x7000;
+const variantBits = 0x800000;
+
 /**
- * RFC 9562, version 7: 48 bits of milliseconds, version, 12 of sequence, variant, 62 random bits. The
- * first ten characters are exactly the milliseconds, so the rest fits into two numbers of 40 bits.
+ * RFC 9562, version 7: 48 bits of milliseconds, 4 of version, 12 of sequence, 2 of variant, 62 random
+ * ones. The first ten characters are exactly the milliseconds, so the rest fits into two numbers of 40
+ * bits.
  */
 function encode(ms: number, sequence: number): string {
-  const offset = takeRandomBytes(8);
-  const highBits = randomPool.readUIntBE(offset, 3) & 0x3fffff;
-  const lowBits = randomPool.readUIntBE(offset + 3, 5);
-  const middleBits = (0x7000 + sequence) * 2 ** 24 + 0x800000 + highBits;
-  return toBase32(ms, 10) + toBase32(middleBits, 8) + toBase32(lowBits, 8);
+  const offset = reserveRandomBytes(8);
+  const randomHigh = randomPool.readUIntBE(offset, 3) & 0x3fffff;
+  const randomLow = randomPool.readUIntBE(offset + 3, 5);
+  const middle = (versionBits + sequence) * 2 ** 24 + variantBits + randomHigh;
+  return toBase32(ms, 10) + toBase32(middle, 8) + toBase32(randomLow, 8);
 }
 
 function toBase32(value: number, length: number): string {
