@@ -17,18 +17,18 @@ export interface ProviderEvent {
   isLive: boolean;
   /** The provider's checkout; null in an event that names only the charge. */
   checkoutId: string | null;
-  /** The provider's ID of the payment. */
+  /** The provider's ID of the payment, such as Stripe's payment intent. */
   reference: string | null;
   /**
-   * The payment IDs that were sent with the checkout, as the provider returns them.
-   * Parked events in the database have this name.
+   * The gateway's payment ID, once for each member of the checkout that it was sent in and that the
+   * provider returns. Parked events in the database have this name.
    */
   echoes: readonly string[];
   /** The amount of the whole payment; null where the event does not contain it. */
   amount: bigint | null;
   currency: string | null;
   product: string | null;
-  /** Null when the type is known but the content cannot be read. */
+  /** Null when the type is known but the content cannot be read: the event is quarantined. */
   fact: Fact | null;
 }
 

@@ -41,9 +41,11 @@ interface CreemOptions {
 }
 
 export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: CreemOptions): PaymentProvider {
-  const key = (name: string): string | undefined => readKey(env, name);
+  const setting = (name: string): string | undefined => readKey(env, name);
   const isConfigured = (): boolean =>
-    ['CREEM_API_KEY', 'CREEM_PRODUCT_ID', 'CREEM_WEBHOOK_SECRET'].every((name) => key(name) !== undefined);
+    ['CREEM_API_KEY', 'CREEM_PRODUCT_ID', 'CREEM_WEBHOOK_SECRET'].every(
+      (name) => setting(name) !== undefined,
+    );
   const request = createApi({ env, fetch, timeoutMs });
   const findProduct = createProductCache({ env, request, clock, log });
   const currentProduct = async (): Promise<Product | null> => (isConfigured() ? findProduct() : null);
@@ -53,7 +55,7 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
     label: 'Card, through Creem',
     env: requirements,
     isConfigured,
-    productId: () => key('CREEM_PRODUCT_ID') ?? null,
+    productId: () => setting('CREEM_PRODUCT_ID') ?? null,
     async tariff(bounds) {
       const product = await currentProduct();
       const creditsPerUnit = product && parseCreditsPerUnit(env.get('CREDITS_PER_UNIT'), product.currency);
@@ -67,7 +69,7 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       if (product === null || amount % product.amount !== 0n)
         throw new Problem('upstream_failed', 'upstream_failed', 'Creem cannot sell this now.');
       return createCheckout(request, {
-        product_id: key('CREEM_PRODUCT_ID'),
+        product_id: setting('CREEM_PRODUCT_ID'),
         request_id: paymentId,
         units: Number(amount / product.amount),
         success_url: successUrl,
@@ -78,7 +80,8 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       const checkout = await request(`/v1/checkouts?checkout_id=${encodeURIComponent(checkoutId)}`);
       const status = readText(checkout['status']) ?? '';
       if (status !== 'completed' && status !== 'expired') return null;
-      // Polls of one state share an ID, so the next poll is a duplicate. Stored events have this form.
+      // Polls of one state share an ID, so the next poll is a duplicate. Do not change its form: polls of
+      // earlier releases are stored under it.
       const id = `look ${checkoutId} ${status}`;
       return readEvent({ id, eventType: `checkout.${status}`, created_at: now.getTime() }, checkout);
     },
@@ -260,7 +263,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
   if (fact === 'irrelevant') return null;
   const checkout = isCheckout ? object : asRecord(object['checkout']);
   const order = asRecord(object['order']);
-  const time = readTime(event['created_at'], 1);
+  const time = readTime(event['created_at'], { unitMs: 1 });
   const isPaid = fact?.kind === 'paid';
   return {
     provider: 'creem',

@@ -20,7 +20,7 @@ function isStorable(text: string): boolean {
 }
 
 /** A time as a count of units since 1970; null when it is missing or after the year 9999. */
-export function readTime(value: unknown, unitMs: number): Date | null {
+export function readTime(value: unknown, { unitMs }: { unitMs: number }): Date | null {
   const count = readAmount(value);
   const ms = Number(count) * unitMs;
   return count === null || ms > latestMs ? null : new Date(ms);

@@ -1,5 +1,6 @@
 // Stripe. A payment is a Checkout Session with one line item. Refunds and disputes arrive later as
-// events about the charge, which name only the payment intent. No other file imports Stripe's package.
+// events about the charge; these have the ID of the payment intent and none of the session. No other
+// file imports Stripe's package.
 import type Stripe from 'stripe';
 import { unixSeconds } from '../../../kernel/clock.ts';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
@@ -40,10 +41,10 @@ export function stripeProvider({
   fetch: typeof globalThis.fetch;
   timeoutMs?: number;
 }): PaymentProvider {
-  const key = (name: string): string | undefined => readKey(env, name);
-  const currency = (): string | null => parseCurrency(key('STRIPE_CURRENCY') ?? 'usd');
+  const setting = (name: string): string | undefined => readKey(env, name);
+  const currency = (): string | null => parseCurrency(setting('STRIPE_CURRENCY') ?? 'usd');
   const isConfigured = (): boolean =>
-    key('STRIPE_SECRET_KEY') !== undefined && key('STRIPE_WEBHOOK_SECRET') !== undefined;
+    setting('STRIPE_SECRET_KEY') !== undefined && setting('STRIPE_WEBHOOK_SECRET') !== undefined;
   const client = createClientCache({ env, fetch, timeoutMs });
 
   return {
@@ -89,7 +90,8 @@ async function pollSession(
   if (session.status === 'open') return null;
   const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
   const event = {
-    // Polls of one state share an ID, so the next poll is a duplicate. Stored events have this form.
+    // Polls of one state share an ID, so the next poll is a duplicate. Do not change its form: polls of
+    // earlier releases are stored under it.
     id: `look ${checkoutId} ${type}`,
     type,
     created: unixSeconds(now),
@@ -99,8 +101,8 @@ async function pollSession(
 }
 
 /**
- * Returns the SDK's client for the current keys. The package is loaded at first use;
- * most servers take no payments.
+ * Returns a function that resolves with the SDK's client for the current keys, the same one until a key
+ * changes. The package is loaded at its first call; most servers take no payments.
  */
 function createClientCache({
   env,
@@ -191,9 +193,10 @@ function sessionParams({
   };
 }
 
+/** Null for an event that does not concern a payment of the gateway. */
 function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null {
   const type = readText(event['type']) ?? '';
-  const time = readTime(event['created'], 1_000);
+  const time = readTime(event['created'], { unitMs: 1_000 });
   const metadata = asRecord(object['metadata']);
   const isSession = type.startsWith('checkout.session.');
   // The account may also sell subscriptions; those sessions are not payments of the gateway.
@@ -204,6 +207,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
     provider: 'stripe',
     eventId: readText(event['id']) ?? '',
     type,
+    // Not used when the time is missing, because the fact is null then.
     at: time ?? new Date(0),
     isLive: event['livemode'] === true,
     checkoutId: isSession ? readText(object['id']) : null,
@@ -222,6 +226,7 @@ function readPaymentAmount(type: string, object: JsonRecord): bigint | null {
   return type.startsWith('charge.dispute.') ? null : readAmount(object['amount']);
 }
 
+/** Null when the content cannot be read; the caller then quarantines the event for the operator. */
 function readFact(type: string, object: JsonRecord): Fact | null | 'irrelevant' {
   switch (type) {
     case 'checkout.session.completed':
@@ -273,7 +278,7 @@ async function explainErrors<Result>(work: () => Promise<Result>): Promise<Resul
 
 /** Maps errors of the SDK to Problems. Their messages may quote the request, so they go only to the log. */
 function explainError(error: unknown): Problem {
-  const { type, code, statusCode } = asRecord(error);
+  const { type, code, statusCode, detail } = asRecord(error);
   if (error instanceof Problem) return error;
   if (type === 'StripeAuthenticationError' || type === 'StripePermissionError') {
     return new Problem('upstream_failed', 'provider_credentials', 'Stripe refused the configured API key.', {
@@ -286,8 +291,9 @@ function explainError(error: unknown): Problem {
       param: 'amount',
     });
   }
-  const cause = asRecord(asRecord(error)['detail']);
-  if (code === 'ETIMEDOUT' || cause['code'] === 'ETIMEDOUT')
+  // A connection error of the SDK has the error of the network in `detail`.
+  const networkError = asRecord(detail);
+  if (code === 'ETIMEDOUT' || networkError['code'] === 'ETIMEDOUT')
     return new Problem('upstream_timeout', 'upstream_timeout', 'Stripe did not answer in time.', {
       cause: error,
     });
