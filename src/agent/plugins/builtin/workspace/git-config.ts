@@ -1,12 +1,13 @@
-// Files and folders of a workspace that the configuration of a repository names: `core.hooksPath`,
-// included files, scripts of filters. git runs or reads them as it does its own hooks and config.
+// Files and folders that the configuration of a repository names: `core.hooksPath`, included files,
+// scripts of filters. git runs them or reads them as configuration, so they are protected like hooks:
+// else the agent could write a file that git later runs for the operator.
 import { lstat, readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { namedFiles } from './protected-files.ts';
 
 const maxConfigBytes = 256 * 1024;
 const maxFiles = 20;
-// Their values name no program, although a file of the same name may exist.
+// The values of these keys name no program, although a file of the same name may exist.
 const plainKeys: ReadonlySet<string> = new Set([
   'url',
   'pushurl',
@@ -18,9 +19,16 @@ const plainKeys: ReadonlySet<string> = new Set([
   'email',
   'worktree',
 ]);
-const pathKeys: ReadonlySet<string> = new Set(['hookspath', 'path']);
+// Of include.path and includeIf.*.path.
+const includeKey = 'path';
+// The values of these keys are paths, also when nothing exists there yet.
+const pathKeys: ReadonlySet<string> = new Set(['hookspath', includeKey]);
 
-/** Absolute paths. Those of keys that may have other values are left out unless they are files. */
+/**
+ * The absolute paths that a repository's configuration names. Those of `core.hooksPath` and of includes
+ * need not exist; a word of another key's value counts only if it names an existing file. `gitPath` is
+ * the folder `.git` or, in a worktree or a submodule, the file `.git`.
+ */
 export async function pathsOfConfig(gitPath: string): Promise<string[]> {
   const top = dirname(gitPath);
   const paths = new Set<string>();
@@ -28,20 +36,22 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
   // The loop also reads the included files that it appends.
   for (let index = 0; index < Math.min(files.length, maxFiles); index += 1) {
     const file = files[index] as string;
-    for (const { key, value } of settingsOf(await readSmall(file))) {
-      // git resolves included files from the folder of the config, all others from that of the repository.
+    for (const { key, value } of parseProgramSettings(await readSmall(file))) {
+      // git resolves included files from the folder of the config, and others from the repository's. Both
+      // are taken for every key: one path too many is protected rather than one too few.
       const candidates = namedFiles(value).flatMap((name) => [
         resolve(top, name),
         resolve(dirname(file), name),
       ]);
-      for (const path of candidates) if (pathKeys.has(key) || (await isFile(path))) paths.add(path);
-      if (key === 'path') files.push(...candidates);
+      for (const path of candidates) if (pathKeys.has(key) || (await isExistingFile(path))) paths.add(path);
+      if (key === includeKey) files.push(...candidates);
     }
   }
   return [...paths];
 }
 
-function settingsOf(config: string): { key: string; value: string }[] {
+/** The settings of a config file that may name a program or a file, with keys in lower case. */
+function parseProgramSettings(config: string): { key: string; value: string }[] {
   return config.split('\n').flatMap((line) => {
     const [, key, value] = /^\s*(?:\[.*\]\s*)?([A-Za-z][\w-]*)\s*=\s*(.*)$/.exec(line) ?? [];
     if (key === undefined || value === undefined || plainKeys.has(key.toLowerCase())) return [];
@@ -49,10 +59,7 @@ function settingsOf(config: string): { key: string; value: string }[] {
   });
 }
 
-/**
- * The config files of a repository: `gitPath` is its folder, or the file `.git` in a worktree,
- * which names the folder.
- */
+/** The config files of a repository. The file `.git` names the folder that has them. */
 async function configFiles(gitPath: string): Promise<string[]> {
   const pointer = /^gitdir:\s*(.+)$/m.exec(await readSmall(gitPath))?.[1]?.trim();
   const folder = pointer === undefined ? gitPath : resolve(dirname(gitPath), pointer);
@@ -68,8 +75,9 @@ async function readSmall(path: string): Promise<string> {
   return readFile(path, 'utf8').catch(() => '');
 }
 
-// A folder is no program: an alias such as `!eslint src` does not protect all sources.
-async function isFile(path: string): Promise<boolean> {
+// Whether anything but a folder exists there, such as a file or a link. A folder is no program: an alias
+// such as `!eslint src` must not put all of `src` under protection.
+async function isExistingFile(path: string): Promise<boolean> {
   return lstat(path).then(
     (stats) => !stats.isDirectory(),
     () => false,
