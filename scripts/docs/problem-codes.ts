@@ -2,7 +2,9 @@
 
 import type { Document } from '../generate/document.ts';
 
+/** As in `x-codes`. */
 interface CodeText {
+  /** All statuses that an error of this code may have. The first one decides the section of the page. */
   status: number[];
   means: string;
   do: string;
@@ -36,29 +38,35 @@ export function writeProblemCodes(documents: readonly Document[]): string {
   const unknownCodes = Object.keys(texts).filter((code) => !schema.enum.includes(code));
   if (unknownCodes.length > 0)
     throw new Error(
-      `x-codes in ${sourceFile} has texts for codes that there are not: ${unknownCodes.join(', ')}`,
+      `x-codes in ${sourceFile} has texts for codes that do not exist: ${unknownCodes.join(', ')}`,
     );
-  const statuses = [...new Set(schema.enum.map((code) => texts[code]?.status[0] ?? 0))].sort(
-    (a, b) => rankOf(a) - rankOf(b),
-  );
-  const parts = statuses.map((status) => {
-    const codes = schema.enum.filter((code) => texts[code]?.status[0] === status);
-    const entries = codes.map((code) => writeEntry(code, texts[code]));
-    return `## ${status === 200 ? 'Within an answer' : status}\n${entries.join('\n')}`;
-  });
-  return `# Error codes\n${introduction}\n\n${parts.join('\n\n')}\n`;
+  const firstStatuses = [...new Set(schema.enum.map((code) => texts[code]?.status[0] ?? 0))];
+  const sections = firstStatuses
+    .sort((a, b) => rankOf(a) - rankOf(b))
+    .map((status) => {
+      const codes = schema.enum.filter((code) => texts[code]?.status[0] === status);
+      const entries = codes.map((code) => writeEntry(code, texts[code]));
+      return `## ${status === okStatus ? 'Within an answer' : status}\n${entries.join('\n')}`;
+    });
+  return `# Error codes\n${introduction}\n\n${sections.join('\n\n')}\n`;
 }
 
-// Errors inside successful answers (status 200) come last.
+// An error within a successful answer, such as that of a job. Its section is the last.
+const okStatus = 200;
+
 function rankOf(status: number): number {
-  return status === 200 ? 1000 : status;
+  return status === okStatus ? Infinity : status;
 }
 
 function isWhole(text: CodeText | undefined): boolean {
   return text !== undefined && text.status.length > 0 && text.means.trim() !== '' && text.do.trim() !== '';
 }
 
+const alternatives = new Intl.ListFormat('en', { type: 'disjunction' });
+
 function writeEntry(code: string, text: CodeText | undefined): string {
-  const statusNote = (text?.status.length ?? 0) > 1 ? ` Its status is ${text?.status.join(', ')}.` : '';
+  const statuses = text?.status ?? [];
+  const statusNote =
+    statuses.length > 1 ? ` Its status is ${alternatives.format(statuses.map(String))}.` : '';
   return `### ${code}\n${text?.means}${statusNote} **What to do:** ${text?.do}\n`;
 }

@@ -119,10 +119,15 @@ test('writeProblemCodes names an error code without a text', () => {
 
 test('writeProblemCodes explains each error code', () => {
   const schema = {
-    enum: ['known'],
-    'x-codes': { known: { status: [400], means: 'It is known.', do: 'Nothing.' } },
+    enum: ['known', 'shared'],
+    'x-codes': {
+      known: { status: [400], means: 'It is known.', do: 'Nothing.' },
+      shared: { status: [400, 404, 409], means: 'It is shared.', do: 'Nothing.' },
+    },
   };
-  expect(writeProblemCodes([{ components: { schemas: { ProblemCode: schema } } }])).toMatch(
-    /### known\nIt is known\. \*\*What to do:\*\* Nothing\./,
+  const page = writeProblemCodes([{ components: { schemas: { ProblemCode: schema } } }]);
+  expect(page).toContain('### known\nIt is known. **What to do:** Nothing.\n');
+  expect(page).toContain(
+    '### shared\nIt is shared. Its status is 400, 404, or 409. **What to do:** Nothing.\n',
   );
 });
