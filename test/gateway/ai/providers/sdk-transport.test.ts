@@ -1,5 +1,5 @@
-// Large requests through the provider packages: the number of serializations and the longest turn
-// of the event loop.
+// Large requests through the provider packages: each is serialized once, and in several turns of the
+// event loop.
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { serializeInTurns } from '../../../../src/gateway/ai/providers/sdk-transport.ts';
@@ -14,18 +14,23 @@ describe('a request of several megabytes', () => {
   let provider: ScriptedProvider;
   let tokens: TokenEndpoint;
   let world: World;
-  const owners = ['acme', 'openai', 'claude', 'gemini'];
-  const kinds = ['openai-compatible', 'openai', 'anthropic', 'google'];
+  const keyProviders = [
+    { id: 'acme', kind: 'openai-compatible' },
+    { id: 'openai', kind: 'openai' },
+    { id: 'claude', kind: 'anthropic' },
+    { id: 'gemini', kind: 'google' },
+  ];
+  const providerIds = [...keyProviders.map(({ id }) => id), ...cloudKinds];
   beforeAll(async () => {
     provider = await startProvider();
     tokens = await startTokenEndpoint();
     world = await startAi({
       models: JSON.stringify({
         providers: [
-          ...owners.map((id, index) => ({ id, kind: kinds[index], base_url: provider.url })),
+          ...keyProviders.map((entry) => ({ ...entry, base_url: provider.url })),
           ...cloudProviders(provider.url, tokens),
         ],
-        models: [...owners, ...cloudKinds].map((id) => ({
+        models: providerIds.map((id) => ({
           id: `${id}/ok`,
           provider: id,
           upstream_model: 'ok',
@@ -41,8 +46,8 @@ describe('a request of several megabytes', () => {
     await tokens.close();
   });
 
-  test.each([...owners, ...cloudKinds])('is serialized once for %s', async (owner) => {
-    const body = JSON.stringify({ model: `${owner}/ok`, prompt: longText });
+  test.each(providerIds)('is serialized once for %s', async (providerId) => {
+    const body = JSON.stringify({ model: `${providerId}/ok`, prompt: longText });
     const stringify = vi.spyOn(JSON, 'stringify');
     try {
       const response = await world.post('/v1/ai/text', body);
