@@ -1,6 +1,7 @@
 // A process on an embedded data folder, for tests that kill or trace it. `hold` keeps the folder open
 // until the input ends, `insert` adds rows until it is killed, `commits N` makes N commits. It prints
-// its progress in lines: node embedded-child.ts PATH hold | insert | commits N
+// `open` or `refused REASON`, then `row N` for each row of `insert` that is committed:
+// node embedded-child.ts PATH hold | insert | commits N
 import { connect } from '../../src/kernel/data/database.ts';
 import { silentLog } from './template.ts';
 
