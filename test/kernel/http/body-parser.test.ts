@@ -43,8 +43,8 @@ describe('parseForm', () => {
   const part = (name: string, content: string) =>
     [
       '--form7',
-      `Content-Disposition: form-data; name="${name}"${name === 'file' ? '; filename="a.wav"' : ''}`,
-      ...(name === 'file' ? ['Content-Type: audio/wav'] : []),
+      `Content-Disposition: form-data; name="${name}"${name.startsWith('file') ? '; filename="a.wav"' : ''}`,
+      ...(name.startsWith('file') ? ['Content-Type: audio/wav'] : []),
       '',
       `${content}\r\n`,
     ].join('\r\n');
@@ -63,6 +63,16 @@ describe('parseForm', () => {
     expect([model, file.fileName, file.mediaType]).toEqual(['acme/ok', 'a.wav', 'audio/wav']);
     expect(Buffer.from(file.content).equals(Buffer.alloc(length, 'x'))).toBe(true);
     expect(raw.equals(Buffer.from(text))).toBe(true);
+  });
+
+  test('returns the lists of a large form', async () => {
+    const files = ['x', 'y'].map((letter) => letter.repeat(3_000_000));
+    const parts = [...files.map((content) => part('files[]', content)), part('words[]', 'a')];
+    const { value } = await parseForm(Buffer.from(`${parts.join('')}--form7--\r\n`), type);
+    const lists = value as { 'files[]': { content: Uint8Array }[]; 'words[]': string[] };
+    const texts = lists['files[]'].map(({ content }) => Buffer.from(content).toString());
+    expect(texts.map((text, index) => text === files[index])).toEqual([true, true]);
+    expect(lists['words[]']).toEqual(['a']);
   });
 
   test('refuses an invalid large form', async () => {

@@ -13,15 +13,13 @@ const maximumParts = 64;
 const maximumFieldBytes = 64 * 1024;
 
 type FormMember = string | UploadedFile;
+export type FormMembers = Record<string, FormMember | FormMember[]>;
 
 /**
  * The members of the form. A name that ends in `[]` is a list, however often it
  * occurs. Throws a 400 for an invalid form, and for any other repeated member.
  */
-export async function parseMultipart(
-  raw: Uint8Array,
-  contentType: string,
-): Promise<Record<string, FormMember | FormMember[]>> {
+export async function parseMultipart(raw: Uint8Array, contentType: string): Promise<FormMembers> {
   const boundary = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
   const delimiterName = boundary?.[1] ?? boundary?.[2];
   if (delimiterName === undefined) throw invalidProblem('The form names no boundary.');
@@ -35,7 +33,7 @@ export async function parseMultipart(
     throw invalidProblem('The body is not a valid form.', cause);
   }
   // Without a prototype, so that a member named `__proto__` is an ordinary undeclared name.
-  const members = Object.create(null) as Record<string, FormMember | FormMember[]>;
+  const members = Object.create(null) as FormMembers;
   for (const [name, value] of form) {
     const member = await readMember(name, value);
     const previous = members[name];

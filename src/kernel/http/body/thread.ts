@@ -3,25 +3,28 @@ import { parentPort } from 'node:worker_threads';
 import { parseJson } from '../../contract/json.ts';
 import { asProblem } from '../../problem.ts';
 import type { FromBodyThread, ToBodyThread } from './parser.ts';
-import { parseMultipart } from './multipart.ts';
+import { parseMultipart, type FormMembers } from './multipart.ts';
 
 let lastAnswer = Promise.resolve();
 
 parentPort?.on('message', (request: ToBodyThread) => {
   lastAnswer = lastAnswer.then(async () => {
     const answer = await parse(request);
-    // The bytes are returned unchanged, because a signature or a digest may cover
-    // them. The files of a form are transferred too.
-    const files =
-      'value' in answer && request.formType !== undefined
-        ? Object.values(answer.value as Record<string, string | { content: Uint8Array<ArrayBuffer> }>)
-        : [];
+    const isForm = 'value' in answer && request.formType !== undefined;
+    // The bytes are returned unchanged, because a signature or a digest may cover them.
     parentPort?.postMessage(answer, [
       request.bytes.buffer,
-      ...files.flatMap((member) => (typeof member === 'string' ? [] : [member.content.buffer])),
+      ...(isForm ? fileBuffers(answer.value as FormMembers) : []),
     ]);
   });
 });
+
+/** Files are copies of their part of the bytes, so no buffer is transferred twice. */
+function fileBuffers(members: FormMembers): ArrayBuffer[] {
+  return Object.values(members)
+    .flat()
+    .flatMap((member) => (typeof member === 'string' ? [] : [member.content.buffer as ArrayBuffer]));
+}
 
 async function parse({ bytes, formType }: ToBodyThread): Promise<FromBodyThread> {
   try {
