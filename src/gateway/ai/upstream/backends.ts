@@ -21,7 +21,7 @@ export class Backend {
   /** Undefined for the provider's own address. */
   readonly baseUrl: string | undefined;
   readonly weight: number;
-  /** Its bit in the sets of backends of its pool. */
+  /** Its bit in the sets of backends of its pool, at most 30 (`maxKeysAtEndpoints`). */
   readonly bit: number;
   readonly hash: number;
   readonly state: BackendState;
@@ -61,7 +61,7 @@ export class BackendState {
   outstanding = 0;
   calls = 0;
   failures = 0;
-  /** Cool-downs since the last answer. */
+  /** Cool-downs in a row, without a successful call in between. */
   strikes = 0;
   cooling: Cooling | undefined;
   /** Its score for turns among equally loaded backends (smooth weighted round robin). */
@@ -101,8 +101,10 @@ const longestRetryAfterMs = 300_000;
 // A session leaves its backend when that has more than this multiple of its weighted share of the
 // calls.
 const loadFactor = 1.25;
-const freeCalls = 4;
-// Each change of the models file may add some.
+// Below this many calls a session stays, however small the share of its backend is.
+const minimumLimit = 4;
+// Each change of the models file may add some. When they are cleared, pools in use keep theirs; only
+// the pools of the next models file start without earlier counts and cool-downs.
 const maximumStates = 1_000;
 
 export function createBackends({ env, clock }: BackendsOptions): Backends {
@@ -165,20 +167,20 @@ export class BackendPool {
    * Allocates nothing: one multiplication and one logarithm for each backend.
    */
   choose(session: number | undefined, excludedBits: number): Backend | undefined {
-    let ready = 0;
+    let readyBits = 0;
     let weights = 0;
     // The call itself counts too.
     let outstanding = 1;
     for (const backend of this.backends) {
       if ((backend.bit & excludedBits) !== 0 || !this.#isReady(backend)) continue;
-      ready |= backend.bit;
+      readyBits |= backend.bit;
       weights += backend.weight;
       outstanding += backend.state.outstanding;
     }
-    if (ready === 0) return undefined;
+    if (readyBits === 0) return undefined;
     return session === undefined
-      ? this.#leastLoaded(ready)
-      : this.#ofSession(session, ready, (outstanding * loadFactor) / weights);
+      ? this.#leastLoaded(readyBits)
+      : this.#ofSession(session, readyBits, (outstanding * loadFactor) / weights);
   }
 
   hasReady(excludedBits: number): boolean {
@@ -187,12 +189,13 @@ export class BackendPool {
 
   /** The backend whose cool-down ends first, for a call that has no other choice. */
   soonest(excludedBits: number): Backend | undefined {
-    let soonest: Backend | undefined;
+    let soonestBackend: Backend | undefined;
     for (const backend of this.backends) {
       if ((backend.bit & excludedBits) !== 0 || !this.hasKey(backend)) continue;
-      if (soonest === undefined || untilMs(backend) < untilMs(soonest)) soonest = backend;
+      if (soonestBackend === undefined || coolingEndMs(backend) < coolingEndMs(soonestBackend))
+        soonestBackend = backend;
     }
-    return soonest;
+    return soonestBackend;
   }
 
   /**
@@ -211,7 +214,7 @@ export class BackendPool {
     );
   }
 
-  hasOtherEndpoint({ baseUrl }: Backend): boolean {
+  hasReadyElsewhere({ baseUrl }: Backend): boolean {
     return this.backends.some((backend) => backend.baseUrl !== baseUrl && this.#isReady(backend));
   }
 
@@ -220,11 +223,14 @@ export class BackendPool {
     const soonestBackend = this.soonest(0);
     return soonestBackend === undefined
       ? 0
-      : Math.max(untilMs(soonestBackend) - this.#clock.monotonicMs(), 0);
+      : Math.max(coolingEndMs(soonestBackend) - this.#clock.monotonicMs(), 0);
   }
 
-  /** The answer to a call that was sent before the cool-down began does not end it. */
-  recordAnswer({ state }: Backend, sentMs = this.#clock.monotonicMs()): void {
+  /**
+   * Ends the cool-down, unless the successful call was sent before it began: that call shows nothing
+   * of the key since then.
+   */
+  recordSuccess({ state }: Backend, sentMs = this.#clock.monotonicMs()): void {
     if (state.cooling !== undefined && sentMs < state.cooling.sinceMs) return;
     state.strikes = 0;
     state.cooling = undefined;
@@ -244,26 +250,23 @@ export class BackendPool {
   }
 
   /**
-   * Calls that were sent before the cool-down began and fail after it count as one failure, and do
-   * not shorten it.
+   * Starts a cool-down. A call that was sent before the current one began, and fails only now, is
+   * another sign of the same limit or refusal: it is no further strike, and can extend the current
+   * cool-down but not shorten it.
    */
   #cool(
     { state, keyEnv }: Backend,
     { reason, failure, sentMs }: { reason: CoolingReason; failure: Problem; sentMs: number },
   ): void {
     const nowMs = this.#clock.monotonicMs();
+    const secret = keyEnv === undefined ? undefined : this.#env.get(keyEnv);
     const current = state.cooling;
-    const repeatedCooling = current !== undefined && sentMs < current.sinceMs ? current : undefined;
-    const strikes = repeatedCooling === undefined ? state.strikes : Math.max(state.strikes - 1, 0);
-    const untilMs = nowMs + coolingMs(reason, strikes, failure);
-    state.strikes = strikes + 1;
-    state.cooling = {
-      ...(repeatedCooling !== undefined && repeatedCooling.untilMs >= untilMs
-        ? repeatedCooling
-        : { reason, untilMs }),
-      sinceMs: repeatedCooling?.sinceMs ?? nowMs,
-      secret: keyEnv === undefined ? undefined : this.#env.get(keyEnv),
-    };
+    const isNew = current === undefined || sentMs >= current.sinceMs;
+    if (isNew) state.strikes += 1;
+    const untilMs = nowMs + coolingMs(reason, state.strikes, failure);
+    if (isNew) state.cooling = { reason, sinceMs: nowMs, untilMs, secret };
+    else if (untilMs > current.untilMs) state.cooling = { ...current, reason, untilMs, secret };
+    else state.cooling = { ...current, secret };
   }
 
   reports(): BackendReport[] {
@@ -303,14 +306,14 @@ export class BackendPool {
   }
 
   /** The least outstanding calls by weight; equal ones take turns by weight. */
-  #leastLoaded(ready: number): Backend {
+  #leastLoaded(readyBits: number): Backend {
     let leastLoad = Infinity;
     for (const backend of this.backends)
-      if ((backend.bit & ready) !== 0) leastLoad = Math.min(leastLoad, loadOf(backend));
+      if ((backend.bit & readyBits) !== 0) leastLoad = Math.min(leastLoad, loadOf(backend));
     let next: Backend | undefined;
     let weights = 0;
     for (const backend of this.backends) {
-      if ((backend.bit & ready) === 0 || loadOf(backend) > leastLoad) continue;
+      if ((backend.bit & readyBits) === 0 || loadOf(backend) > leastLoad) continue;
       weights += backend.weight;
       backend.state.turn += backend.weight;
       if (next === undefined || backend.state.turn > next.state.turn) next = backend;
@@ -323,12 +326,12 @@ export class BackendPool {
    * The highest score of the session among the backends with room. The limits add up to more
    * than all calls, so one always has room.
    */
-  #ofSession(session: number, ready: number, callsPerWeight: number): Backend {
+  #ofSession(session: number, readyBits: number, callsPerWeight: number): Backend {
     let bestBackend: Backend | undefined;
     let highestScore = -1;
     for (const backend of this.backends) {
-      if ((backend.bit & ready) === 0) continue;
-      const limit = Math.max(Math.ceil(callsPerWeight * backend.weight), freeCalls);
+      if ((backend.bit & readyBits) === 0) continue;
+      const limit = Math.max(Math.ceil(callsPerWeight * backend.weight), minimumLimit);
       if (backend.state.outstanding >= limit) continue;
       const score = -backend.weight / Math.log((mixHashes(session, backend.hash) + 0.5) / 2 ** 32);
       if (score > highestScore) {
@@ -344,7 +347,8 @@ function loadOf({ state, weight }: Backend): number {
   return state.outstanding / weight;
 }
 
-function untilMs({ state }: Backend): number {
+/** The end of its cool-down; 0 without one. */
+function coolingEndMs({ state }: Backend): number {
   return state.cooling?.untilMs ?? 0;
 }
 
@@ -359,15 +363,16 @@ export function coolingReason(failure: Problem): CoolingReason | undefined {
   const { status } = (failure.cause ?? {}) as { status?: unknown };
   const reason = typeof status === 'number' ? reasonOfStatus[status] : undefined;
   // Credentials that the gateway cannot use, or that their token endpoint refuses (400), are
-  // refused for every call.
+  // refused for every call. A 403 can be due to the content of this call.
   const isRefused = failure.code === 'provider_credentials' && status !== 403;
   return reason ?? (isRefused ? 'key_refused' : undefined);
 }
 
+/** `strikes` are the cool-downs in a row with this one. */
 function coolingMs(reason: CoolingReason, strikes: number, failure: Problem): number {
   const { retryAfterMs } = (failure.cause ?? {}) as { retryAfterMs?: unknown };
   if (reason === 'rate_limited' && typeof retryAfterMs === 'number')
     return Math.min(Math.max(retryAfterMs, limitedMs.first), longestRetryAfterMs);
   const { first, longest } = reason === 'rate_limited' ? limitedMs : refusedMs;
-  return Math.min(first * 2 ** Math.min(strikes, 20), longest);
+  return Math.min(first * 2 ** Math.min(strikes - 1, 20), longest);
 }

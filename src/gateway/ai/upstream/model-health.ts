@@ -281,7 +281,7 @@ async function attemptOnce<T>(
       send({ backend, firstMs: firstByteMs(endsMs - clock.monotonicMs(), firstContentMs), firstContentMs }),
     );
     permit.recordSuccess();
-    pool.recordAnswer(backend, sentMs);
+    pool.recordSuccess(backend, sentMs);
     attempts.push({ model: model.id, outcome: 'answered' });
     return { answer, backend };
   } catch (error) {
@@ -331,7 +331,7 @@ function retryDelayMs<T>(
   // Skip a long retry delay while a fallback could answer.
   const isTooLong = clock.monotonicMs() + waitMs >= endsMs || (!isLast && waitMs > settings.longestDelayMs);
   if (isTooLong) return undefined;
-  const isOpen = breakerOf(backend).waitMs() > 0 && !pool.hasOtherEndpoint(backend);
+  const isOpen = breakerOf(backend).waitMs() > 0 && !pool.hasReadyElsewhere(backend);
   return isOpen || !budget.take() ? undefined : waitMs;
 }
 

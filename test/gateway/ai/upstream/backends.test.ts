@@ -148,7 +148,7 @@ describe('a cool-down', () => {
       restsMs.push(coolingOf(pool)?.restMs ?? 0);
     }
     expect(restsMs).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
-    pool.recordAnswer(pool.backends[0] as Backend);
+    pool.recordSuccess(pool.backends[0] as Backend);
     expect(coolingOf(pool)).toBeUndefined();
   });
 
@@ -179,9 +179,9 @@ describe('a cool-down', () => {
     const [backend] = pool.backends as [Backend];
     nowMs = 100;
     pool.recordFailure(backend, failure(429, '9'), 50);
-    pool.recordAnswer(backend, 60);
+    pool.recordSuccess(backend, 60);
     expect(coolingOf(pool)?.restMs).toBe(9_000);
-    pool.recordAnswer(backend, 100);
+    pool.recordSuccess(backend, 100);
     expect(coolingOf(pool)).toBeUndefined();
   });
 
