@@ -138,6 +138,10 @@ describe('minimalInstance', () => {
     { type: 'integer', minimum: 3, multipleOf: 5 },
     { type: 'number', exclusiveMinimum: 0, maximum: 0.5 },
     { type: 'number', exclusiveMaximum: -2 },
+    { type: 'number', minimum: 0.2, maximum: 0.8 },
+    { type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 1 },
+    { type: 'number', minimum: -0.8, maximum: -0.2 },
+    { type: 'integer', exclusiveMinimum: -7, maximum: -3, multipleOf: 2 },
     { type: ['string', 'null'], minLength: 4 },
     { const: { deep: [1] } },
     {
@@ -147,6 +151,14 @@ describe('minimalInstance', () => {
       ],
     },
     { oneOf: [{ type: 'null' }, { type: 'number' }] },
+    {
+      type: 'object',
+      required: ['a'],
+      properties: { a: { type: 'string' } },
+      anyOf: [{ required: ['b'], properties: { b: { type: 'integer' } } }, { required: ['c'] }],
+      oneOf: [{ required: ['d'] }, { required: ['e'] }],
+      allOf: [{ required: ['f'] }],
+    },
     {
       allOf: [
         { type: 'object', required: ['a'], properties: { a: { type: 'integer' } } },
@@ -169,6 +181,11 @@ describe('minimalInstance', () => {
       properties: {
         list: { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], minItems: 2 },
       },
+    },
+    { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], minItems: 1, maxItems: 1 },
+    {
+      allOf: [{ $ref: '#/$defs/base' }, { required: ['b'], properties: { b: { type: 'string' } } }],
+      $defs: { base: { type: 'object', required: ['a'], properties: { a: { type: 'string' } } } },
     },
     {},
   ])('builds a valid value for %j', (schema) => {

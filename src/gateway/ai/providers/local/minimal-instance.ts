@@ -49,17 +49,16 @@ function buildInstance(schema: unknown, context: Context): unknown {
   if ('const' in schema) return charge(schema.const, budget);
   if ('default' in schema) return charge(schema.default, budget);
   if (Array.isArray(schema.enum)) return charge(schema.enum[0], budget);
-  const choice = [schema.anyOf, schema.oneOf].find(
-    (options) => Array.isArray(options) && options.length > 0,
-  ) as unknown[] | undefined;
-  if (choice)
+  const parts = [
+    ...asList(schema.allOf).map((part) => followReference(part, context)),
+    ...[schema.anyOf, schema.oneOf]
+      .map(asList)
+      .filter((options) => options.length > 0)
+      .map((options) => selectSimplest(options, context)),
+  ];
+  if (parts.length > 0)
     return buildInstance(
-      { ...omit(schema, ['anyOf', 'oneOf'], budget), ...selectSimplest(choice, nestedContext) },
-      nestedContext,
-    );
-  if (Array.isArray(schema.allOf))
-    return buildInstance(
-      merge([omit(schema, ['allOf'], budget), ...asList(schema.allOf)], budget),
+      merge([omit(schema, ['allOf', 'anyOf', 'oneOf'], budget), ...parts], budget),
       nestedContext,
     );
   const type: unknown = Array.isArray(schema.type) ? schema.type[0] : (schema.type ?? guessType(schema));
@@ -127,7 +126,7 @@ function objectOf(schema: Schema, context: Context): Record<string, unknown> {
 
 function arrayOf(schema: Schema, context: Context): unknown[] {
   const prefixItems = asList(schema.prefixItems);
-  const length = Math.max(count(schema.minItems), schema.minItems === undefined ? 0 : prefixItems.length);
+  const length = count(schema.minItems);
   // Charge before allocating the list.
   spend(context.budget, { steps: length, bytes: length });
   return Array.from({ length }, (_, index) =>
@@ -156,33 +155,41 @@ function stringOf(schema: Schema, budget: InstanceBudget): string {
   return text.padEnd(length, 'x');
 }
 
+/**
+ * Zero if it is allowed, else the multiple of the step that is nearest to it. Between bounds without
+ * a whole number it is their middle.
+ */
 function numberOf(schema: Schema, type: string): number {
-  const step = typeof schema.multipleOf === 'number' && schema.multipleOf > 0 ? schema.multipleOf : 1;
-  const { minimum, exclusiveMinimum, maximum, exclusiveMaximum } = schema;
-  if (typeof minimum === 'number' && minimum > 0) return Math.ceil(minimum / step) * step;
-  if (typeof exclusiveMinimum === 'number' && exclusiveMinimum >= 0) {
-    const nextMultiple = (Math.floor(exclusiveMinimum / step) + 1) * step;
-    if (type === 'integer' || typeof maximum !== 'number' || nextMultiple <= maximum) return nextMultiple;
-    return (exclusiveMinimum + maximum) / 2;
-  }
-  if (typeof maximum === 'number' && maximum < 0) return Math.floor(maximum / step) * step;
-  if (typeof exclusiveMaximum === 'number' && exclusiveMaximum <= 0)
-    return (Math.ceil(exclusiveMaximum / step) - 1) * step;
-  return 0;
+  const { minimum, exclusiveMinimum, maximum, exclusiveMaximum, multipleOf } = schema;
+  const lowest = Math.max(...[minimum, exclusiveMinimum].filter(isNumber));
+  const highest = Math.min(...[maximum, exclusiveMaximum].filter(isNumber));
+  const isAllowed = (value: number) =>
+    value >= lowest && value <= highest && value !== exclusiveMinimum && value !== exclusiveMaximum;
+  if (isAllowed(0)) return 0;
+  const step = isNumber(multipleOf) && multipleOf > 0 ? multipleOf : 1;
+  const sign = lowest >= 0 ? 1 : -1;
+  const boundSteps = (sign === 1 ? lowest : -highest) / step;
+  // The second one is for an exclusive bound.
+  const multiples = [Math.ceil(boundSteps), Math.floor(boundSteps) + 1].map((steps) => sign * steps * step);
+  const takesMiddle = type === 'number' && multipleOf === undefined && Number.isFinite(lowest + highest);
+  return multiples.find(isAllowed) ?? (takesMiddle ? (lowest + highest) / 2 : 0);
 }
 
-/** The first choice that is not an object or a list, or else the first. */
-function selectSimplest(options: readonly unknown[], { root, budget }: Context): Schema {
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number';
+}
+
+/** The first option that is not an object or a list, or else the first. */
+function selectSimplest(options: readonly unknown[], context: Context): Schema {
   let firstSchema: Schema | undefined;
   for (const option of options) {
-    spend(budget, { steps: 1 });
-    const schema =
-      isRecord(option) && typeof option.$ref === 'string' ? resolve(root, option.$ref, budget) : option;
+    spend(context.budget, { steps: 1 });
+    const schema = followReference(option, context);
     if (!isRecord(schema)) continue;
-    if (schema.type !== 'object' && schema.type !== 'array') return chargeCopy(schema, budget);
+    if (schema.type !== 'object' && schema.type !== 'array') return schema;
     firstSchema ??= schema;
   }
-  return chargeCopy(firstSchema ?? {}, budget);
+  return firstSchema ?? {};
 }
 
 /** One schema out of several: later members win, required names and properties add up. */
@@ -193,12 +200,12 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   for (const schema of schemas) {
     spend(budget, { steps: 1 });
     if (!isRecord(schema)) continue;
-    Object.assign(mergedSchema, chargeCopy(schema, budget));
+    Object.assign(mergedSchema, chargeMembers(schema, budget));
     for (const name of asList(schema.required)) {
       spend(budget, { steps: 1 });
       required.push(name);
     }
-    if (isRecord(schema.properties)) Object.assign(properties, chargeCopy(schema.properties, budget));
+    if (isRecord(schema.properties)) Object.assign(properties, chargeMembers(schema.properties, budget));
   }
   return {
     ...mergedSchema,
@@ -207,10 +214,15 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   };
 }
 
-/** The schema itself, charged for a copy of its members. */
-function chargeCopy(schema: Schema, budget: InstanceBudget): Schema {
+/** The schema itself, charged for its members, which the caller copies. */
+function chargeMembers(schema: Schema, budget: InstanceBudget): Schema {
   spend(budget, { steps: 1 + Object.keys(schema).length });
   return schema;
+}
+
+/** The target of the schema's `$ref`, or the schema itself when it has none. */
+function followReference(schema: unknown, { root, budget }: Context): unknown {
+  return isRecord(schema) && typeof schema.$ref === 'string' ? resolve(root, schema.$ref, budget) : schema;
 }
 
 /** The target of a JSON Pointer within the document; an empty schema for a dangling one. */
@@ -242,7 +254,7 @@ function guessType(schema: Schema): string {
 
 function omit(schema: Schema, names: readonly string[], budget: InstanceBudget): Schema {
   return Object.fromEntries(
-    Object.entries(chargeCopy(schema, budget)).filter(([name]) => !names.includes(name)),
+    Object.entries(chargeMembers(schema, budget)).filter(([name]) => !names.includes(name)),
   );
 }
 
