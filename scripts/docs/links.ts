@@ -1,14 +1,14 @@
-// Checks that every link of every page leads to an existing page and anchor. Links to other hosts
-// are not requested.
+// Checks that the links, scripts and images of every page lead to an existing page, anchor or file.
+// Links to other hosts are not requested.
 
 import path from 'node:path';
 
 /**
- * Returns each broken link with its page. `pages` have their paths in the portal; of other `files`
- * only the names are known.
+ * Returns each broken link with its page. `pages` maps the path of each page in the portal to its
+ * HTML; `files` are the paths of all other files, whose content is not checked.
  */
 export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: ReadonlySet<string>): string[] {
-  const anchors = new Map(
+  const anchorsOfPages = new Map(
     [...pages].map(([name, html]) => [
       name,
       new Set(Array.from(html.matchAll(/\sid="([^"]+)"/g), (match) => match[1] ?? '')),
@@ -18,12 +18,13 @@ export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: Reado
   for (const [name, html] of pages) {
     for (const [, href = ''] of html.matchAll(/<(?:a|link)\b[^>]*?\shref="([^"]*)"/g)) {
       if (/^[a-z][a-z0-9+.-]*:/i.test(href)) continue;
-      const [file = '', anchor] = decode(href).split('#');
+      const [file = '', anchor] = unescapeHtml(href).split('#');
       const target =
         file === '' ? name : path.posix.normalize(path.posix.join(path.posix.dirname(name), file));
-      if (!pages.has(target) && !files.has(target)) brokenLinks.push(`${name}: ${href} leads to no page`);
-      // Reference pages create their anchors at run time.
-      else if (anchor !== undefined && pages.has(target) && !anchors.get(target)?.has(anchor))
+      // Undefined for `files`: the reference pages among them create their anchors at run time.
+      const anchors = anchorsOfPages.get(target);
+      if (anchors === undefined && !files.has(target)) brokenLinks.push(`${name}: ${href} leads to no page`);
+      else if (anchor !== undefined && anchors?.has(anchor) === false)
         brokenLinks.push(`${name}: ${href} names no heading of ${target}`);
     }
     for (const [, source = ''] of html.matchAll(/<(?:script|img)\b[^>]*?\ssrc="([^"]*)"/g)) {
@@ -34,6 +35,7 @@ export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: Reado
   return brokenLinks;
 }
 
-function decode(href: string): string {
-  return href.replaceAll('&amp;', '&').replaceAll('&quot;', '"');
+/** The addresses in pages contain these entities only. */
+function unescapeHtml(text: string): string {
+  return text.replaceAll('&amp;', '&').replaceAll('&quot;', '"');
 }
