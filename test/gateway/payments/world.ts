@@ -47,7 +47,7 @@ export interface PaymentsWorldOptions extends GatewayWorldOptions {
    * Result pages use the gateway's own address, so that a browser can open them; embedded engine
    * only.
    */
-  hasOwnAddress?: boolean;
+  usesGatewayAddress?: boolean;
 }
 
 export const cityBaseUrl = 'https://city.example.test/base/';
@@ -58,7 +58,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
   const env = {
     ...stripe.env,
     ...creem.env,
-    ...(options.hasOwnAddress ? {} : { TOWNHALL_CITY_BASE_URL: cityBaseUrl }),
+    ...(options.usesGatewayAddress ? {} : { TOWNHALL_CITY_BASE_URL: cityBaseUrl }),
     CREDITS_PER_UNIT: '1000000',
     STARTING_CREDITS: '0',
     ...options.env,
