@@ -26,6 +26,8 @@ export interface SchemaTools {
 interface Violation {
   pointer: string;
   message: string;
+  /** For a required member that is missing, or a member that the schema does not know. */
+  kind?: 'missing' | 'unknown';
 }
 
 const maximumDetails = 20;
@@ -51,15 +53,14 @@ export function invalidRequestProblem(errors: readonly SchemaError[], tools: Sch
       });
     if (explanations.size === maximumDetails) break;
   }
-  const all = [...explanations.values()];
-  const firstError = all[0];
+  const [first] = explanations.values();
   return new Problem(
     'bad_request',
     'invalid_request',
-    firstError?.sentence ?? 'The request does not match the contract.',
+    first?.sentence ?? 'The request does not match the contract.',
     {
-      param: firstError && firstError.detail.path !== '' ? firstError.detail.path : null,
-      details: all.map((violation) => violation.detail),
+      param: first && first.detail.path !== '' ? first.detail.path : null,
+      details: Array.from(explanations.values(), ({ detail }) => detail),
     },
   );
 }
@@ -80,20 +81,22 @@ export function describeErrors(errors: readonly SchemaError[]): { names: string[
 function explain(errors: readonly SchemaError[], tools: SchemaTools): Violation[] {
   const violations: Violation[] = [];
   // Backwards: a validator reports the errors of the forms first and then that none of them matched.
-  for (let index = errors.length - 1; index >= 0; index -= 1) {
-    const error = errors[index] as SchemaError;
+  const remainingErrors = [...errors];
+  for (let error = remainingErrors.pop(); error !== undefined; error = remainingErrors.pop()) {
     if (error.keyword === 'oneOf' || error.keyword === 'anyOf') {
       violations.unshift(...explainForms(error, tools));
-      while (index > 0 && isWithin(errors[index - 1] as SchemaError, error.instancePath)) index -= 1;
+      // These are of all forms; `explainForms` has those of the closest one.
+      while (isWithin(remainingErrors.at(-1), error.instancePath)) remainingErrors.pop();
     } else if (error.keyword !== 'if') {
+      // Ajv reports `if` beside the errors of its `then` or `else`.
       violations.unshift(...violationsOf(error));
     }
   }
   return violations;
 }
 
-function isWithin(error: SchemaError, pointer: string): boolean {
-  return error.instancePath === pointer || error.instancePath.startsWith(`${pointer}/`);
+function isWithin(error: SchemaError | undefined, pointer: string): boolean {
+  return error !== undefined && `${error.instancePath}/`.startsWith(`${pointer}/`);
 }
 
 function explainForms(error: SchemaError, tools: SchemaTools): Violation[] {
@@ -125,12 +128,14 @@ function explainTaggedForms(
   const formsOfTag = forms.filter((form) => valuesOf(form).includes(value));
   const candidates = formsOfTag.length > 0 || value === undefined ? formsOfTag : forms.filter(isOpen(tools));
   if (candidates.length > 0) return explainNearest(candidates, data, pointer, tools);
-  const message = value === undefined ? requiredMember : mustBeOneOf(forms.flatMap(valuesOf));
-  return [{ pointer: `${pointer}/${escapePointer(tag)}`, message }];
+  const tagPointer = `${pointer}/${escapePointer(tag)}`;
+  return value === undefined
+    ? [missingMember(tagPointer)]
+    : [{ pointer: tagPointer, message: mustBeOneOf(forms.flatMap(valuesOf)) }];
 }
 
-// Assumes that the caller intended the form with the fewest errors. If several forms
-// lack one member each, any of these members is valid.
+// Assumes that the caller intended the form with the fewest errors. Where that is one error, the
+// others with one error can be meant as well.
 function explainNearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Violation[] {
   const candidates = forms
     .map((form) => explain(tools.check(form, data), tools))
@@ -138,48 +143,39 @@ function explainNearest(forms: unknown[], data: unknown, pointer: string, tools:
   const [nearest = []] = candidates.toSorted((a, b) => a.length - b.length || progressOf(b) - progressOf(a));
   const [firstViolation] = nearest;
   if (!firstViolation) return [{ pointer, message: 'matches none of the forms that are allowed here' }];
-  if (nearest.length === 1 && firstViolation.message === requiredMember) {
-    const otherMissing = candidates.flatMap((violations) =>
-      violations.length === 1 && violations[0] !== firstViolation && violations[0]?.message === requiredMember
-        ? violations
-        : [],
-    );
-    const names = otherMissing.map((violation) => `\`${memberPath(pointerParts(violation.pointer))}\``);
-    const message =
-      names.length === 0 ? firstViolation.message : `is required, or ${names.join(' or ')} in its place`;
-    return [{ pointer: pointer + firstViolation.pointer, message }];
-  }
-  const conflictingMember =
-    nearest.length === 1 ? findConflictingMember(firstViolation, candidates) : undefined;
-  if (conflictingMember !== undefined)
-    return [{ pointer: pointer + firstViolation.pointer, message: cannotBeCombinedWith(conflictingMember) }];
-  return nearest.map((violation) => ({ pointer: pointer + violation.pointer, message: violation.message }));
+  const violations = nearest.length === 1 ? [withAlternatives(firstViolation, candidates)] : nearest;
+  return violations.map((violation) => ({ ...violation, pointer: pointer + violation.pointer }));
 }
 
-// How deep into the value the first error is. A missing or unknown member counts
-// half a step less than a present invalid one, since it is weaker evidence for the
-// intended form. Of a large body only the first error is known.
+/**
+ * The only error of the nearest form, with the members that other forms lack or do not know. If each
+ * form lacks one member, any of these would make the value valid. If each does not know one that
+ * another knows, these members exclude each other.
+ */
+function withAlternatives(violation: Violation, candidates: readonly Violation[][]): Violation {
+  const { pointer, kind } = violation;
+  if (kind === undefined) return violation;
+  const others = candidates
+    .filter(({ length }) => length === 1)
+    .flat()
+    .filter((other) => other.kind === kind && other.pointer !== pointer);
+  const [firstName, ...moreNames] = new Set(others.map((other) => memberPath(pointerParts(other.pointer))));
+  if (firstName === undefined) return violation;
+  if (kind === 'unknown') return { pointer, message: cannotBeCombinedWith(firstName) };
+  const names = [firstName, ...moreNames].map((name) => `\`${name}\``);
+  return { pointer, message: `is required, or ${names.join(' or ')} in its place` };
+}
+
+// How deep into the value the first error is; the validator finds no other in a large body. A missing
+// or unknown member counts half a step less than a present invalid one, since it is weaker evidence
+// for the intended form.
 function progressOf([first]: readonly Violation[]): number {
   if (first === undefined) return 0;
-  const isShape = first.message === requiredMember || first.message === unknownMember;
-  return pointerParts(first.pointer).length + (isShape ? 0 : 0.5);
+  return pointerParts(first.pointer).length + (first.kind === undefined ? 0.5 : 0);
 }
 
-// Two forms whose only error is the other's member: the two members exclude each other.
-function findConflictingMember(
-  { pointer, message }: Violation,
-  candidates: readonly Violation[][],
-): string | undefined {
-  if (message !== unknownMember) return undefined;
-  const [otherError] =
-    candidates.find(
-      ([first, ...more]) =>
-        more.length === 0 && first?.message === unknownMember && first.pointer !== pointer,
-    ) ?? [];
-  return otherError && memberPath(pointerParts(otherError.pointer));
-}
-
-// In `dependentSchemas` another member causes the rejection.
+// In `dependentSchemas` another member causes the rejection: `url` the one of `data` in
+// "#/dependentSchemas/url/properties/data/false schema".
 function refusalOf(error: SchemaError): string {
   const [, name] =
     /\/dependentSchemas\/([^/]+)\/properties\/[^/]+\/false schema$/.exec(error.schemaPath ?? '') ?? [];
@@ -190,8 +186,13 @@ function cannotBeCombinedWith(name: string): string {
   return `cannot be combined with \`${name}\``;
 }
 
-const unknownMember = 'is not known here';
-const requiredMember = 'is required';
+function missingMember(pointer: string): Violation {
+  return { pointer, message: 'is required', kind: 'missing' };
+}
+
+function unknownMember(pointer: string): Violation {
+  return { pointer, message: 'is not known here', kind: 'unknown' };
+}
 
 function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools): string | null {
   const declaredName =
@@ -260,7 +261,7 @@ function violationsOf(error: SchemaError): Violation[] {
     case 'false schema':
       return [{ pointer, message: refusalOf(error) }];
     case 'required':
-      return [{ pointer: pointerTo(params.missingProperty), message: requiredMember }];
+      return [missingMember(pointerTo(params.missingProperty))];
     case 'dependentRequired':
       return [
         {
@@ -269,9 +270,9 @@ function violationsOf(error: SchemaError): Violation[] {
         },
       ];
     case 'additionalProperties':
-      return [{ pointer: pointerTo(params.additionalProperty), message: unknownMember }];
+      return [unknownMember(pointerTo(params.additionalProperty))];
     case 'unevaluatedProperties':
-      return [{ pointer: pointerTo(params.unevaluatedProperty), message: unknownMember }];
+      return [unknownMember(pointerTo(params.unevaluatedProperty))];
     default:
       return [{ pointer, message: messageOf(error) }];
   }
