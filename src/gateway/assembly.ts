@@ -9,7 +9,7 @@ import type { CloseOptions } from '../kernel/http/drain.ts';
 import type { ListenAddress } from '../kernel/http/server.ts';
 import type { Vault } from '../kernel/secrets/vault.ts';
 import type { IssuedToken } from './accounts/index.ts';
-import type { CredentialsSet, AdminAttemptLimits, Machines } from './admin/index.ts';
+import type { CredentialsResult, AdminAttemptLimits, Machines } from './admin/index.ts';
 import type { BreakerChannel, ProviderCheck } from './ai/index.ts';
 import type { Deployment } from './cities/index.ts';
 import type { GatewayConfig } from './config.ts';
@@ -79,8 +79,8 @@ export interface Gateway {
   hasAdministrator(): Promise<boolean>;
   /** Whether callers on this machine can log in without credentials now. */
   hasLocalLogin(): boolean;
-  setupAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
-  resetAdministrator(adminId: string, password: string): Promise<CredentialsSet>;
+  setupAdministrator(adminId: string, password: string): Promise<CredentialsResult>;
+  resetAdministrator(adminId: string, password: string): Promise<CredentialsResult>;
   /** The credentials of products' backends. */
   machines: Machines;
   /** Encrypts every stored value under the first of the master keys. */

@@ -4,7 +4,7 @@ import type { ControlHandler } from '../kernel/control.ts';
 import type { DatabaseControls } from '../kernel/data/database-controls.ts';
 import { asRecord } from '../kernel/json-value.ts';
 import type { RecentLines } from '../kernel/recent-lines.ts';
-import type { Admin, CredentialsSet, MachineRequest } from './admin/index.ts';
+import type { Admin, CredentialsResult, MachineRequest } from './admin/index.ts';
 
 /** Facts about the running server, for commands in the same folder. */
 export interface ServerDescription {
@@ -74,7 +74,7 @@ function adminHandlers({
   machines,
 }: Pick<Admin, 'setup' | 'reset' | 'machines'>): Record<string, ControlHandler> {
   const withCredentials =
-    (action: (adminId: string, password: string) => Promise<CredentialsSet>): ControlHandler =>
+    (action: (adminId: string, password: string) => Promise<CredentialsResult>): ControlHandler =>
     async (input) => {
       const { adminId, password } = input as { adminId: unknown; password: unknown };
       return action(String(adminId), String(password));

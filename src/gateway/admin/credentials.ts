@@ -12,7 +12,8 @@ import type { AuditEntry } from '../audit/index.ts';
 import { adminIdError, systemOrigin } from '../identity.ts';
 import type { AdminStore } from './store.ts';
 
-export interface CredentialsSet {
+/** The result of a setup or reset. */
+export interface CredentialsResult {
   adminId: string;
   /** The password is accepted, but shorter than the recommended fifteen characters. */
   isShort: boolean;
@@ -25,9 +26,9 @@ export interface Credentials {
    * Creates the first administrator. Throws 400 for an invalid ID or password and
    * 409 when there already is one.
    */
-  setup(adminId: string, password: string): Promise<CredentialsSet>;
+  setup(adminId: string, password: string): Promise<CredentialsResult>;
   /** Replaces the credentials and revokes every session. Throws 400 like `setup`. */
-  reset(adminId: string, password: string): Promise<CredentialsSet>;
+  reset(adminId: string, password: string): Promise<CredentialsResult>;
 }
 
 export function createCredentials({
@@ -37,7 +38,7 @@ export function createCredentials({
   changes,
   rounds = minimumRounds,
 }: {
-  store: Pick<AdminStore, 'exists' | 'insertFirst' | 'replaceAll'>;
+  store: Pick<AdminStore, 'exists' | 'insertFirst' | 'replaceAndRevokeSessions'>;
   log: Log;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   changes: { bump(tx: Tx): Promise<void> };
@@ -69,8 +70,9 @@ export function createCredentials({
     async reset(adminId, password) {
       requireAcceptable(adminId, password);
       const digest = await digestPassword(password, rounds);
-      await store.replaceAll(adminId, digest, async (tx) => {
+      await store.replaceAndRevokeSessions(adminId, digest, async (tx) => {
         await record(tx, 'admin.reset', adminId);
+        // Every replica ends the running calls of revoked sessions. After a setup there are none.
         await changes.bump(tx);
       });
       log.info({ adminId }, 'replaced the administrator and revoked every session');
@@ -80,10 +82,10 @@ export function createCredentials({
 }
 
 function requireAcceptable(adminId: string, password: string): void {
-  const idError = adminIdError(adminId);
-  if (idError !== null) throw invalidCredential('admin_id', idError);
-  const passwordProblem = passwordError(password, [adminId]);
-  if (passwordProblem !== null) throw invalidCredential('password', passwordProblem);
+  const idMessage = adminIdError(adminId);
+  if (idMessage !== null) throw invalidCredential('admin_id', idMessage);
+  const passwordMessage = passwordError(password, [adminId]);
+  if (passwordMessage !== null) throw invalidCredential('password', passwordMessage);
 }
 
 function invalidCredential(param: string, message: string): Problem {

@@ -38,7 +38,7 @@ export interface AdminStore extends AttemptCounterStore, MachineStore {
    * Makes these the only credentials, revokes every session and deletes all attempt
    * counters, which the operator may have used up.
    */
-  replaceAll(adminId: string, passwordDigest: string, writeAudit: AuditWrite): Promise<void>;
+  replaceAndRevokeSessions(adminId: string, passwordDigest: string, writeAudit: AuditWrite): Promise<void>;
   findPasswordDigest(adminId: string): Promise<string | null>;
   /** Replaces the digest if it still is `from`. */
   changePasswordDigest(adminId: string, from: string, to: string): Promise<void>;
@@ -68,7 +68,10 @@ export function adminStore(database: Database): AdminStore {
 
 function administratorStore(
   database: Database,
-): Pick<AdminStore, 'exists' | 'insertFirst' | 'replaceAll' | 'findPasswordDigest' | 'changePasswordDigest'> {
+): Pick<
+  AdminStore,
+  'exists' | 'insertFirst' | 'replaceAndRevokeSessions' | 'findPasswordDigest' | 'changePasswordDigest'
+> {
   const { sql } = database;
   return {
     async exists() {
@@ -87,7 +90,7 @@ function administratorStore(
         if (rows.length > 0) await writeAudit(tx);
         return rows.length > 0;
       }),
-    replaceAll: (adminId, passwordDigest, writeAudit) =>
+    replaceAndRevokeSessions: (adminId, passwordDigest, writeAudit) =>
       database.tx(async (tx) => {
         await tx`lock table gateway.admin_administrators in share row exclusive mode`;
         // The delete waits for a login that holds the row's lock to open its session, which is revoked below.
