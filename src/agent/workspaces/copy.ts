@@ -1,6 +1,6 @@
 // Copies the files of a session's workspace for its fork. Programs of the session may still run and
-// could replace a folder by a link meanwhile, so the copying program runs in the sandbox, which
-// shows it only the two folders.
+// could replace a folder by a link meanwhile. So the copying program runs in the sandbox, where there
+// is one: of all sessions' files it sees those of the two folders only.
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { withTimeout } from '../../kernel/async.ts';
@@ -18,20 +18,21 @@ export interface CopyOptions {
 const maxEntries = 50_000;
 const maxBytes = 512 * 1024 * 1024;
 const timeoutMs = 60_000;
-// `.git` in a worktree says where its repository is, so each has its own. A copy keeps links as
-// they are. With `+` find fails when cp fails.
-const copyEach = `-exec sh -c 'cp -a "$@" "$0/"' "$0" {} +`;
-const copyAll = `find . -mindepth 1 -maxdepth 1 ${copyEach}`;
-const copyWithoutGit = `find . -mindepth 1 -maxdepth 1 ! -name .git ${copyEach}`;
+// Each shell gets the folder to copy to as its `$0`, the inner one from the outer one. `+` passes many
+// entries to one cp, and find fails when cp fails. A copy keeps links as they are.
+const copyInBatches = `-exec sh -c 'cp -a "$@" "$0/"' "$0" {} +`;
+const copyAll = `find . -mindepth 1 -maxdepth 1 ${copyInBatches}`;
+// `.git` in a worktree says where its repository is, so each has its own.
+const copyWithoutGit = `find . -mindepth 1 -maxdepth 1 ! -name .git ${copyInBatches}`;
 
 /** Throws a Problem for a folder that is too large, or that cannot be copied within a minute. */
 export async function copyFiles(
   { from, to, isWorktree }: { from: string; to: string; isWorktree: boolean },
   { sandbox, env, clock }: CopyOptions,
 ): Promise<void> {
-  await withTimeout((signal) => requireSize(from, signal), { ms: timeoutMs, clock, error: tooSlow });
-  // With the sandbox off or missing, the copy runs unconfined: then no program of the session is
-  // confined either.
+  await withTimeout((signal) => refuseLargeFolder(from, signal), { ms: timeoutMs, clock, error: tooSlow });
+  // With the sandbox off or missing, the copy runs unconfined (`false`): then no program of the session
+  // is confined either.
   const isConfined = !sandbox.isOff && sandbox.missing === undefined;
   const program = sandbox.prepare({
     command: ['/bin/sh', '-c', isWorktree ? copyWithoutGit : copyAll, to],
@@ -39,12 +40,14 @@ export async function copyFiles(
     folder: from,
     env,
     settings: isConfined ? { write: [to] } : false,
+    // The copy has all files of the session, also those that its programs may not see.
     paths: { hidden: [], readOnly: [] },
   });
   const { exitCode, output, endReason } = await runProcess({
     ...program,
     maxOutputBytes: 4 * 1024,
     timeoutMs,
+    // Only the time ends a copy.
     signal: new AbortController().signal,
     clock,
   });
@@ -58,7 +61,11 @@ function tooSlow(): Problem {
   return workspaceUnavailable('The files of the session could not be copied within a minute.');
 }
 
-async function requireSize(folder: string, signal: AbortSignal): Promise<void> {
+/**
+ * Runs outside of the sandbox: where a link replaces a folder meanwhile, it counts the files of
+ * another folder, but reads none of them.
+ */
+async function refuseLargeFolder(folder: string, signal: AbortSignal): Promise<void> {
   let entries = 0;
   let bytes = 0;
   const folders = [folder];
