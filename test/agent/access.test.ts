@@ -1,5 +1,6 @@
-// Access to the agent's HTTP server in both variants: host names, origins, bodies and the token
-// file. test/agent/tokens/authentication.test.ts covers every route.
+// Access to the agent's HTTP server: in both variants its health check, hosts, paths and bodies, then
+// allowed hosts and origins, and the token file. test/agent/tokens/authentication.test.ts checks that
+// each route requires a token.
 import { chmod, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,16 +11,16 @@ import { testDatabase, type TestDatabase } from '../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
 import { rawRequest, sendBytes } from '../support/raw-http.ts';
 
-let world: TestDatabase;
+let testData: TestDatabase;
 let gateway: ScriptedGateway;
 beforeAll(async () => {
-  world = await testDatabase();
+  testData = await testDatabase();
   gateway = await scriptedGateway();
   gateway.answer(() => says('Done.'));
 });
 afterAll(async () => {
   await gateway.close();
-  await world.close();
+  await testData.close();
 });
 
 describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
@@ -27,7 +28,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
   beforeAll(async () => {
     agent = await startAgent({
       gatewayUrl: gateway.url,
-      database: world.database,
+      database: testData.database,
       variant,
       name: `mine-${variant}`,
     });
@@ -105,7 +106,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
     ]);
   });
 
-  test('refuses a wrong method with the allowed ones', async () => {
+  test('names the allowed methods when it refuses one', async () => {
     const response = await agent.fetch('/api/execute', { headers: bearer(agent.token) });
     expect([response.status, response.headers.get('allow'), await response.json()]).toMatchObject([
       405,
@@ -141,7 +142,7 @@ describe('an agent with an allowed host and origin', () => {
     const settings = { allowHost: ['agent.internal:8443'], allowOrigin: ['http://localhost:3000'] };
     agent = await startAgent({
       gatewayUrl: gateway.url,
-      database: world.database,
+      database: testData.database,
       name: 'allowing',
       settings,
     });
@@ -183,7 +184,7 @@ describe('the token file', () => {
   });
 
   async function start(name: string): Promise<TestAgent> {
-    const agent = await startAgent({ gatewayUrl: gateway.url, database: world.database, dataDir, name });
+    const agent = await startAgent({ gatewayUrl: gateway.url, database: testData.database, dataDir, name });
     agents.push(agent);
     return agent;
   }
@@ -196,17 +197,27 @@ describe('the token file', () => {
   const statusOf = async (agent: TestAgent, token: string) =>
     (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
-  test('keeps the token for its owner alone across a restart', async () => {
+  test('has a token of an agent that its owner alone can read', async () => {
+    const agent = await start('new');
+    const text = await readFile(agent.tokenFile, 'utf8');
+    expect(text).toBe(`${agent.token}\n`);
+    expect(parseToken(agent.token)).toBe('agt');
+    expect((await stat(agent.tokenFile)).mode & 0o777).toBe(0o600);
+  });
+
+  test('keeps its token across a restart', async () => {
     const firstAgent = await start('restarted');
-    expect((await stat(firstAgent.tokenFile)).mode & 0o777).toBe(0o600);
-    const text = await readFile(firstAgent.tokenFile, 'utf8');
-    expect([text, parseToken(text.trim())]).toEqual([`${firstAgent.token}\n`, 'agt']);
     await stop(firstAgent);
     const secondAgent = await start('restarted');
     expect(secondAgent.token).toBe(firstAgent.token);
     expect(await statusOf(secondAgent, firstAgent.token)).toBe(200);
-    const rows = await world.database.sql`select * from agent.tokens_tokens`;
-    expect(JSON.stringify(rows)).not.toContain(firstAgent.token);
+  });
+
+  test('has the plain token, of which the database has only a digest', async () => {
+    const { token } = await start('digested');
+    const rows = await testData.database.sql`select * from agent.tokens_tokens`;
+    expect(rows.map(({ last4 }) => last4 as string)).toContain(token.slice(-4));
+    expect(JSON.stringify(rows)).not.toContain(token);
   });
 
   test('adds its token to a database without it', async () => {
@@ -229,7 +240,7 @@ describe('the token file', () => {
   test('replaces a revoked token at the next start', async () => {
     const agent = await start('revoked');
     expect(await statusOf(agent, agent.token)).toBe(200);
-    await world.database
+    await testData.database
       .sql`update agent.tokens_tokens set revoked_at = now() where last4 = ${agent.token.slice(-4)}`;
     await expect.poll(() => statusOf(agent, agent.token), { interval: 50 }).toBe(401);
     await stop(agent);
