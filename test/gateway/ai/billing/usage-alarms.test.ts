@@ -128,7 +128,7 @@ describe('a stopped user', () => {
     world.post('/v1/ai/text', { model, prompt: 'hi' }, options);
 
   test('gets 403 for a paid call', async () => {
-    // Invalid counts raise alarms that stop nobody, since they show nothing about the request.
+    // Invalid counts raise alarms, but do not stop paid calls: they show nothing about the request.
     for (let index = 0; index < 4; index += 1) expect((await ask('acme/negative')).status).toBe(200);
     for (let index = 0; index < 3; index += 1) expect((await ask('acme/absurd')).status).toBe(200);
     provider.reset();
