@@ -41,22 +41,22 @@ interface PendingOperation {
 interface BatchQueue {
   waiting: PendingOperation[];
   running: Promise<void> | null;
-  /** Operations fail fast until then, after a timeout of the database. */
+  /** Monotonic. After an outage of the database, operations are rejected at once until then. */
   pausedUntilMs: number;
 }
 
 // 200 rows share the cost of a commit; larger batches would hold account locks longer.
 const maximumBatch = 200;
-const pauseMs = 250;
+const pauseAfterOutageMs = 250;
 
 export function createWriteBatcher({
   store,
   clock,
   leaseMs,
-  concurrentBatches: count,
+  concurrentBatches,
   onDatabaseAnswer,
 }: WriteBatcherOptions): WriteBatcher {
-  const queues = Array.from({ length: count }, (): BatchQueue => ({
+  const queues = Array.from({ length: concurrentBatches }, (): BatchQueue => ({
     waiting: [],
     running: null,
     pausedUntilMs: 0,
@@ -66,17 +66,17 @@ export function createWriteBatcher({
     try {
       const verdicts = await applyBatch(store, batch, leaseMs);
       onDatabaseAnswer();
-      resolveInOrder(batch, verdicts);
+      for (const [index, pending] of batch.entries()) pending.resolve(verdicts[index] as Verdict);
     } catch (error) {
       if (isDatabaseUnavailable(error)) {
-        queue.pausedUntilMs = clock.monotonicMs() + pauseMs;
+        queue.pausedUntilMs = clock.monotonicMs() + pauseAfterOutageMs;
         // Reject waiting operations too: each would run into the same timeout.
-        for (const item of [...batch, ...queue.waiting.splice(0)]) item.reject(error);
+        for (const pending of [...batch, ...queue.waiting.splice(0)]) pending.reject(error);
       } else if (batch.length > 1) {
         // One operation failed the batch. Run each alone, so that the others still succeed.
-        for (const item of batch) await runBatch(queue, [item]);
+        for (const pending of batch) await runBatch(queue, [pending]);
       } else {
-        for (const item of batch) item.reject(error);
+        for (const pending of batch) pending.reject(error);
       }
     }
   }
@@ -91,7 +91,7 @@ export function createWriteBatcher({
   return {
     run(operation, work) {
       // The hash of the account, so that its operations always go to the same queue.
-      const queue = queues[hashText(operation.accountId) % count] as BatchQueue;
+      const queue = queues[hashText(operation.accountId) % concurrentBatches] as BatchQueue;
       if (clock.monotonicMs() < queue.pausedUntilMs)
         return Promise.reject(databaseUnavailable('The database does not answer at the moment.'));
       return new Promise((resolve, reject) => {
@@ -117,20 +117,4 @@ async function applyBatch(
     for (const { work } of batch) await work?.(tx);
     return verdicts;
   });
-}
-
-/**
- * Resolves in the order in which `credits_apply` ran, so that the newest
- * balance reaches the cache last.
- */
-function resolveInOrder(batch: readonly PendingOperation[], verdicts: readonly Verdict[]): void {
-  const answers = batch.map((item, index) => ({ item, verdict: verdicts[index] as Verdict }));
-  answers.sort((a, b) => applyOrder(a.item.operation) - applyOrder(b.item.operation));
-  for (const { item, verdict } of answers) item.resolve(verdict);
-}
-
-/** The order in which `credits_apply` runs the operations of one account. */
-function applyOrder({ kind }: Operation): number {
-  if (kind === 'hold') return 3;
-  return kind === 'raise' ? 2 : 1;
 }
