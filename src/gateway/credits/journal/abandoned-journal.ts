@@ -78,9 +78,9 @@ async function reportDamage(
 }
 
 /**
- * Appends a final line for each call in segments of their own, synced, and returns
- * the last number. The numbers continue after the last line; the mark of synced
- * lines stays, since the torn end before it stays missing.
+ * Appends an estimated final line for each call, in new segments that are synced, and returns the
+ * number of the last line. The new lines repeat the `syncedSeq` of the dead process: with a higher
+ * one, the lines that its last write lost would count as damage.
  */
 async function closeCalls(
   { directory, journalId, files, log }: AbandonedJournalOptions,

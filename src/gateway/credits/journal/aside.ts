@@ -32,7 +32,10 @@ export async function moveAside(
   await syncFolder(directory);
 }
 
-/** Copies a damaged segment, so that it outlives its journal. Returns false when a copy exists. */
+/**
+ * Copies a damaged segment, so that it outlives its journal. Returns false when there is a copy
+ * already.
+ */
 export async function copyAside(
   directory: string,
   journalId: string,
@@ -57,8 +60,8 @@ export async function copyAside(
   return true;
 }
 
-async function writeReason(folder: string, reason: AsideReason, time: Date): Promise<void> {
-  await writeFile(join(folder, reasonName), `${JSON.stringify({ reason, at: time.toISOString() })}\n`, {
+async function writeReason(folder: string, reason: AsideReason, at: Date): Promise<void> {
+  await writeFile(join(folder, reasonName), `${JSON.stringify({ reason, at: at.toISOString() })}\n`, {
     mode: 0o600,
   });
 }
@@ -156,7 +159,8 @@ export async function restoreFromAside(
   await writeGeneration(folder, generation);
   await clearAppliedAt(folder);
   await rm(join(folder, reasonName), { force: true });
-  // The ledger has a row of the former id, with its generation and its `applied_seq` of that time.
+  // A new id, since the ledger still has the row of the former id with the former generation and
+  // `applied_seq`.
   const journalId = makeId('gwy');
   await rename(folder, join(directory, journalId));
   await syncFolder(directory);

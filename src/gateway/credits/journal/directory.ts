@@ -31,7 +31,8 @@ export interface JournalDirectoryOptions {
 type Settings = Required<JournalDirectoryOptions>;
 
 const idPattern = /^gwy_[0-9a-z]{26}$/;
-// A replay that finds a folder between its creation and its lock removes it.
+// The replay of another process removes a new folder if it sees it before it is locked; try again
+// then.
 const openAttempts = 3;
 
 export function journalDirectory(options: JournalDirectoryOptions): JournalDirectory {
@@ -83,7 +84,9 @@ async function createFolder({ path, makeId }: Settings, generation: string): Pro
       if (!isMissing(error)) throw error;
     }
   }
-  throw new Error(`No folder in ${path} stays: another process removes folders there.`);
+  throw new Error(
+    `Each folder created in ${path} was removed at once: another process deletes folders there.`,
+  );
 }
 
 async function takeAbandoned(settings: Settings): Promise<AbandonedJournal[]> {
@@ -104,7 +107,7 @@ async function takeAbandoned(settings: Settings): Promise<AbandonedJournal[]> {
   return journals;
 }
 
-/** Null when its process lives, or when the folder is empty. */
+/** Null when its process lives, or when the folder was cleared because it names no generation. */
 async function takeOne(settings: Settings, journalId: string): Promise<AbandonedJournal | null> {
   const folder = join(settings.path, journalId);
   const lock = await lockOrSkip(folder);
@@ -113,7 +116,7 @@ async function takeOne(settings: Settings, journalId: string): Promise<Abandoned
     const generation = await readGeneration(folder);
     if (generation !== null)
       return abandonedJournal({ ...settings, directory: settings.path, journalId, generation, lock });
-    await clearNameless(settings, journalId);
+    await clearFolderWithoutGeneration(settings, journalId);
   } catch (error) {
     lock.release();
     throw error;
@@ -123,16 +126,19 @@ async function takeOne(settings: Settings, journalId: string): Promise<Abandoned
 }
 
 /**
- * Removes an empty folder without a generation, whose process was killed while
- * creating it; moves one with segments aside.
+ * Clears a folder without a generation: removes it when it has no segments, since its process was
+ * killed while creating it, and moves it aside otherwise.
  */
-async function clearNameless({ path, log, clock }: Settings, journalId: string): Promise<void> {
+async function clearFolderWithoutGeneration(
+  { path, log, clock }: Settings,
+  journalId: string,
+): Promise<void> {
   const folder = join(path, journalId);
   if ((await listSegments(folder)).length === 0) {
     await removeFolder(folder);
     return;
   }
-  log.error({ journalId }, 'a journal does not say to which ledger it belongs, and is put aside');
+  log.error({ journalId }, 'a journal does not name the ledger that it belongs to; it is put aside');
   await moveAside(path, journalId, 'damaged', clock.now());
 }
 

@@ -1,5 +1,5 @@
-// The files of a journal's folder with the ledger that it belongs to, and the time
-// since when it is fully applied.
+// Two files in the folder of a journal: the generation of the ledger that it belongs to, and the
+// time when it was first seen to be fully applied.
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextIfExists } from '../../../kernel/file-errors.ts';
@@ -19,13 +19,13 @@ export async function readGeneration(folder: string): Promise<string | null> {
   return typeof generation === 'string' ? generation : null;
 }
 
-/** On disk when this resolves. */
+/** Resolves once the file is on disk. */
 export async function writeGeneration(folder: string, generation: string): Promise<void> {
   await writeSynced(join(folder, identityName), `${JSON.stringify({ format: 1, generation })}\n`);
   await syncFolder(folder);
 }
 
-/** When the journal was first seen to be fully applied; null before. */
+/** When the journal was first seen to be fully applied; null until then. */
 export async function readAppliedAt(folder: string): Promise<Date | null> {
   const text = await readTextIfExists(join(folder, appliedName));
   const time = new Date(text?.trim() ?? '');

@@ -20,7 +20,7 @@ interface Gap {
   segment: string;
 }
 
-/** Results of a reading; complete once all lines are read. */
+/** What a reading finds besides the lines; complete once all lines are read. */
 export interface JournalFacts {
   lastSeq: number;
   /** The highest number that the writer recorded as on disk. */
@@ -85,7 +85,7 @@ function noteGap(facts: JournalFacts, seq: number, segment: string): void {
   if (seq > facts.lastSeq + 1) facts.gaps.push({ from: facts.lastSeq + 1, to: seq - 1, segment });
 }
 
-/** Final lines between two numbers: above the first, up to the second. */
+/** Final lines with `after` < number ≤ `upTo`. */
 export async function* readCharges(
   folder: string,
   range: { after: number; upTo: number },

@@ -55,13 +55,13 @@ export interface Journal {
    */
   sync(seq: number): Promise<void>;
   /**
-   * The database was *read* to have applied all final lines up to `seq`. Segments up
-   * to there are deleted ten minutes later; lines in progress are copied forward.
+   * Records that a read of the database showed all final lines up to `seq` as applied. Segments up
+   * to there are deleted ten minutes later; the lines of unfinished calls are copied forward first.
    */
   markApplied(seq: number): void;
   /**
-   * Final lines of this journal above `afterSeq`, in order, at most 500 at a time, lines on disk
-   * only. For a database that returned with a smaller `applied_seq`, such as a promoted standby.
+   * The final lines above `afterSeq` that are on disk, in order, at most 500 at a time. For a
+   * database that came back with a smaller `applied_seq`, such as a promoted standby.
    */
   charges(afterSeq: number): AsyncIterable<ChargeLine[]>;
   /** `failed`: no line can be made durable. Retried every 5 s. */
@@ -99,9 +99,9 @@ export interface AbandonedJournal {
    */
   charges(afterSeq: number): AsyncIterable<ChargeLine[]>;
   /**
-   * Requires that the database was read to have applied all charges. The first call at least ten
-   * minutes after the first one deletes the folder, so that a database that lost its last commits
-   * gets them again. Releases the lock.
+   * Call it after a read of the database showed all charges as applied. The first call only records
+   * the time; a call at least ten minutes later deletes the folder. Until then a database that lost
+   * its last commits can get the charges again. Releases the lock.
    */
   remove(): Promise<void>;
   /**
@@ -114,7 +114,7 @@ export interface AbandonedJournal {
 }
 
 /**
- * - other_generation: the ledger was restored or created anew since.
+ * - other_generation: the ledger was restored or created anew after the journal was opened.
  * - damaged: synced lines cannot be read.
  * - refused: the ledger refused a line.
  */

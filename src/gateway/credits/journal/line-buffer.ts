@@ -13,7 +13,7 @@ const blockBytes = 256 * 1024;
 
 export interface LineBuffer {
   add(frame: Frame): void;
-  /** Returns the blocks since the last call, in the order of their lines. */
+  /** Returns the blocks that were filled since the last call, in the order of their lines. */
   take(): Block[];
 }
 

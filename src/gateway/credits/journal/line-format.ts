@@ -1,8 +1,8 @@
-// The frame of one line of a segment: `CRC LENGTH NUMBER SYNCED TEXT` and a line feed. Four numbers
-// of fixed width in hexadecimal, so that an operator can read a segment with `less`. The CRC32
-// covers everything between itself and the line feed. SYNCED is the number up to which the writer
-// knew its lines to be on disk: a line that is missing at or below it is damage, one above it may
-// be the torn end of a write.
+// The frame of one line of a segment: `CRC LENGTH NUMBER SYNCED TEXT` and a line feed. The four
+// numbers have a fixed width in hexadecimal, so that an operator can read a segment with `less`.
+// The CRC32 covers everything between itself and the line feed. SYNCED is the number up to which
+// the writer knew its lines to be on disk: a line that is missing at or below it is damage, one
+// above it may be the torn end of a write.
 import { crc32 } from 'node:zlib';
 
 export interface Frame {

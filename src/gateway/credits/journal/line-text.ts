@@ -9,7 +9,7 @@ export function lineToText(line: JournalLine): string {
   return JSON.stringify({ ...line, credits: String(line.credits) });
 }
 
-/** Null for a text of another format, such as that of a newer release. */
+/** Null for text in another format, such as the format of a newer release. */
 export function textToLine(text: string): JournalLine | null {
   const value: unknown = JSON.parse(text);
   if (!isRecord(value) || typeof value['usageId'] !== 'string' || !isRecord(value['facts'])) return null;

@@ -28,8 +28,8 @@ export function createOpenCalls(): OpenCalls {
     const call = calls.get(line.usageId);
     if (call === undefined)
       calls.set(line.usageId, { start: line, startSeq: seq, checkpoint: null, checkpointSeq: Infinity });
-    // A retry or a fallback sends again under the same usage id; earlier output
-    // stays a lower bound.
+    // A retry or a fallback sends the call again under the same usage id. The checkpoint of the
+    // earlier attempt stays, as the call costs at least as much.
     else Object.assign(call, { start: line, startSeq: seq });
   }
 

@@ -1,4 +1,4 @@
-// The error of a charge that cannot be made durable: 503. The journal retries every 5 s.
+// The 503 of a call whose charge cannot be made durable. The journal retries every 5 s.
 import { Problem } from '../../../kernel/problem.ts';
 
 export function journalUnavailable(cause: unknown): Problem {

@@ -33,7 +33,7 @@ interface Segment {
 export function createRetention(options: RetentionOptions): Retention {
   const { folder, log, clock } = options;
   const shutdown = new AbortController();
-  // The last one is being written.
+  // In the order of their lines; the last segment is still being written.
   const segments: Segment[] = [];
   let appliedSeq = 0;
   let loop = Promise.resolve();
@@ -60,7 +60,8 @@ export function createRetention(options: RetentionOptions): Retention {
 
   return {
     addSegment(firstSeq) {
-      // A replacement of a segment without one synced line has its name.
+      // When a segment failed before any of its lines was synced, its replacement has the same
+      // name.
       if (segments.at(-1)?.firstSeq !== firstSeq) segments.push({ firstSeq, appliedAtMs: null });
       stampAppliedSegments();
     },
@@ -77,8 +78,8 @@ export function createRetention(options: RetentionOptions): Retention {
 }
 
 /**
- * Deletes the oldest segments in turn, each when its delay is over. Ends at one
- * that is not applied.
+ * Deletes segments from the oldest on, each when its delay is over. Stops at the first segment that
+ * is not fully applied.
  */
 async function deleteAppliedSegments(
   segments: Segment[],

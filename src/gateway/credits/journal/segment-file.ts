@@ -9,14 +9,14 @@ export interface SegmentFile {
   /** Writes all bytes into the page cache of the system. Throws the system's error. */
   write(bytes: Uint8Array, position: number): void;
   datasync(): Promise<void>;
-  /** Truncates the file after its last line, where it is known, and closes it. */
+  /** Closes the file, truncated to `length` if that is known: the end of its last line. */
   close(length?: number): Promise<void>;
 }
 
 /** The operations on disk that can fail; a test replaces them. */
 export interface SegmentFiles {
   /**
-   * Creates a file of zeros, on disk when this resolves. An earlier file of the name is replaced.
+   * Creates a file of zeros; resolves once it is on disk. Replaces an earlier file of this name.
    */
   create(path: string, bytes: number): Promise<SegmentFile>;
   /** Renames a file and syncs its folder. */

@@ -38,11 +38,11 @@ interface OpenSegment {
 type Phase =
   /** Lines are written to `segment` immediately. */
   | { name: 'open'; segment: OpenSegment }
-  /** `segment` is full: synced, then replaced. New lines wait. */
+  /** `segment` is full: it is synced, then the next one is opened. New lines wait in memory. */
   | { name: 'full'; segment: OpenSegment }
   /** `segment` failed; its lines go to another one. */
   | { name: 'broken'; segment: OpenSegment; error: unknown }
-  /** A replacement failed too. */
+  /** The replacement failed too; another one is tried every 5 s. */
   | { name: 'failed'; error: unknown }
   | { name: 'closed' };
 
@@ -52,7 +52,7 @@ interface Waiter {
   reject(error: Problem): void;
 }
 
-// Lines without a waiting call are synced too, to limit the lines in memory.
+// Above this size, lines are synced although no call waits for them, to limit the lines in memory.
 const idleSyncBytes = 1024 * 1024;
 const heldBytesLimit = 16 * 1024 * 1024;
 const retryMs = 5_000;
@@ -122,7 +122,8 @@ export class SegmentWriter {
   sync(seq: number): Promise<void> {
     if (seq <= this.#syncedSeq) return Promise.resolve();
     if (this.#phase.name === 'failed') return Promise.reject(journalUnavailable(this.#phase.error));
-    if (this.#phase.name === 'closed') return Promise.reject(journalUnavailable(new Error('closed')));
+    if (this.#phase.name === 'closed')
+      return Promise.reject(journalUnavailable(new Error('The journal is closed.')));
     return new Promise((resolve, reject) => {
       this.#waiters.push({ seq, resolve, reject });
       this.#scheduleTurn();
@@ -164,7 +165,7 @@ export class SegmentWriter {
   #writeBlocks(): void {
     if (this.#phase.name !== 'open') return;
     const { segment } = this.#phase;
-    // The blocks still to write are the last ones.
+    // The blocks that are not in the file yet are the last ones in the list.
     let index = this.#blocks.length;
     while ((this.#blocks[index - 1]?.firstSeq ?? 0) > this.#writtenSeq) index -= 1;
     for (const block of this.#blocks.slice(index)) {
@@ -272,7 +273,7 @@ export class SegmentWriter {
     await this.#proveSegment();
   }
 
-  /** Accepts a replacement once its first lines are on disk. */
+  /** Syncs a replacement's first lines; the writer fails when that fails. */
   async #proveSegment(): Promise<void> {
     const replacement = this.#phase;
     if (replacement.name === 'open' || replacement.name === 'full')

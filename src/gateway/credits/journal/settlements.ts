@@ -69,7 +69,7 @@ export function settlementJournal(
   };
 }
 
-/** The file is whole and on disk under its name when this resolves. */
+/** Resolves once the whole file is on disk under its name. */
 async function writeSynced(openFile: typeof open, path: string, text: string): Promise<void> {
   const file = await openFile(`${path}.partial`, 'w', 0o600);
   try {
@@ -131,11 +131,11 @@ function parseSettlement(text: string): Settlement {
     !/^\d{1,16}$/.test(credits) ||
     !isRecord(facts)
   ) {
-    throw new Error('The file holds no settlement.');
+    throw new Error('The file does not contain a valid settlement.');
   }
   const answer = isRecord(value?.answer) ? (value.answer as unknown as SettlementAnswer) : null;
-  // Files of older releases lack the mark. Treat them as a job's, which another
-  // process may run again.
+  // Files of older releases lack `isHeldOnly`. Treat them like the settlement of a job, which
+  // another process may run again under a hold of its own.
   return {
     kind: 'settle',
     holdId,
