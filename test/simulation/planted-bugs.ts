@@ -322,7 +322,7 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/ask-reports.ts`,
-        find: 'if (number >= (requests.get(answering) ?? 0))',
+        find: 'if (number >= (requests.get(respondingId) ?? 0))',
         replace: 'if (number >= 0)',
       },
     ],

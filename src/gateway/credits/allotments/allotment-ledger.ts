@@ -139,10 +139,10 @@ export class AllotmentLedger {
 
   reserve(call: PaidCall, amount: bigint): Reservation | Promise<Reservation> {
     this.#requireGeneration();
-    if (amount <= 0n) return this.#reservation(call, 0n, null);
+    if (amount <= 0n) return this.#createReservation(call, 0n, null);
     const allotment = this.#reserving.take(call, amount);
-    if (!(allotment instanceof Promise)) return this.#reservation(call, amount, allotment);
-    return allotment.then((grantedAllotment) => this.#reservation(call, amount, grantedAllotment));
+    if (!(allotment instanceof Promise)) return this.#createReservation(call, amount, allotment);
+    return allotment.then((grantedAllotment) => this.#createReservation(call, amount, grantedAllotment));
   }
 
   /** Records the usage of a free call. Waits for neither disk nor database. */
@@ -163,7 +163,7 @@ export class AllotmentLedger {
     );
   }
 
-  /** Returns and resets whether an opening has lost its response. */
+  /** Whether a request to open an allotment has lost its response since the last call. */
   takeLostOpening(): boolean {
     const { hasLostOpening } = this.#writes;
     this.#writes.hasLostOpening = false;
@@ -219,7 +219,8 @@ export class AllotmentLedger {
   }
 
   /**
-   * Ends this instance under another generation. Rejects with 503 when the database is unavailable.
+   * Ends this instance if the ledger now has another generation. Rejects with 503 when the database
+   * is unavailable.
    */
   async checkGeneration(): Promise<void> {
     if ((await this.#options.store.generation()) !== this.#options.generation) this.endGeneration();
@@ -259,7 +260,7 @@ export class AllotmentLedger {
     await journal.close();
   }
 
-  #reservation(call: PaidCall, amount: bigint, allotment: Allotment | null): Reservation {
+  #createReservation(call: PaidCall, amount: bigint, allotment: Allotment | null): Reservation {
     const usageId = this.#options.makeId('use');
     return new CallReservation(this.#context, { call, usageId, amount, allotment });
   }
@@ -306,9 +307,9 @@ export class AllotmentLedger {
   }
 }
 
-/** A reservation uses one allotment: throws 503 when another one granted the raise. */
-function requireSame(grantedAllotment: Allotment, amount: bigint, allotment: Allotment | null): Allotment {
-  if (allotment === null || grantedAllotment === allotment) return grantedAllotment;
+/** A reservation uses one allotment: throws 503 when another allotment granted its raise. */
+function requireSame(grantedAllotment: Allotment, amount: bigint, from: Allotment | null): Allotment {
+  if (from === null || grantedAllotment === from) return grantedAllotment;
   releaseCredits(grantedAllotment, amount);
-  throw creditsBusy('The credits that were reserved for this call are being given back.');
+  throw creditsBusy('The credits that were reserved for this call are being given back; try again.');
 }

@@ -22,7 +22,7 @@ export interface Allotment extends Payer {
   state: 'open' | 'closed' | 'ended';
   /** The version of the row; 0 until it is opened. */
   version: number;
-  /** Amount of the row when its `charged` had the value below. */
+  /** Amount of the row at the time when its `charged` had the value of the next member. */
   amount: bigint;
   charged: bigint;
   reserved: bigint;
@@ -41,7 +41,7 @@ export interface Allotment extends Payer {
   lastUsedMs: number;
   /** Monotonic time before which no background enlargement starts. */
   enlargeAfterMs: number;
-  /** The bound of the latest call. */
+  /** The highest possible price of the latest call. */
   latestBound: bigint;
   spend: SpendWindow;
 }
@@ -111,9 +111,10 @@ export function chargeReservation(
 
 /**
  * Adopts a row that the database returned. Only `allot` and `giveBack` raise the
- * version, so the higher version is newer, and of one version the smaller amount.
- * Charges that the row has paid and memory still counts as unapplied are added to
- * its amount again, so they are counted once in either order of the responses.
+ * version, so the row with the higher version is newer; between rows of one version, the
+ * row with the smaller amount is newer. Charges that the row has already paid, but that
+ * memory still counts as unapplied, are added back to its amount: each charge then counts
+ * once, in whichever order the responses arrive.
  */
 export function adoptRow(allotment: Allotment, row: AllotmentRow): void {
   if (row.recall > allotment.recall) allotment.recall = row.recall;

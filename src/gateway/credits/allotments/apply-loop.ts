@@ -61,8 +61,8 @@ export class ApplyLoop {
   }
 
   /**
-   * Resolves once the charges up to the number are in the database; rejects with
-   * 503 when it is unavailable.
+   * Resolves once the charges up to `seq` are in the database; rejects with 503 when the
+   * database is unavailable.
    */
   waitUntilApplied(seq: number): Promise<void> {
     if (seq <= this.#appliedSeq || this.queue.length === 0) return Promise.resolve();
@@ -134,8 +134,8 @@ export class ApplyLoop {
   async #putAside(charge: UnappliedCharge, error: unknown): Promise<void> {
     const { pool, log, counters } = this.#options;
     const { line, covered } = charge;
-    // A batch without charges moves the database past the line. Its report keeps the
-    // allotment's row in the answer.
+    // A batch without charges moves `applied_seq` past the refused line. The database returns the
+    // rows of reported allotments only, and `#adopt` removes an allotment without a row.
     const reports = pool
       .report(allotmentsOf([charge]))
       .map((report) => ({ ...report, unapplied: report.unapplied - covered }));
@@ -158,7 +158,7 @@ export class ApplyLoop {
     else this.#finish(result, toSeq);
   }
 
-  /** The lines stay in the journal, which the next start moves aside. */
+  /** The lines stay in the journal; the next replay puts it aside. */
   #endGeneration(): void {
     this.#stop.abort();
     this.#options.onOtherGeneration();
@@ -188,8 +188,8 @@ export class ApplyLoop {
   }
 
   /**
-   * Runs after the commit of the charges. The rows and the counts in memory change
-   * in the same turn, so that no credit counts as free twice.
+   * Runs after the commit of the charges. Adopts the rows and lowers the counts in memory in the
+   * same turn of the event loop, so that no reservation sees a credit as free twice.
    */
   #finish(result: ApplyResult, toSeq: number): void {
     this.#appliedSeq = Math.max(result.appliedSeq, toSeq);
@@ -220,8 +220,8 @@ export class ApplyLoop {
   }
 
   /**
-   * The database has another number than this process: a response was lost, or
-   * the database lost commits.
+   * Handles an `applied_seq` of the database that differs from this process's: a higher number
+   * means that a response was lost, a lower number that the database lost commits.
    */
   async #recover(appliedSeq: number): Promise<void> {
     const { store, journal, generation, log } = this.#options;
@@ -268,7 +268,7 @@ export class ApplyLoop {
     counters.lateCharges += 1;
     log.warn(
       { line: describeLine(line), charged: String(charged) },
-      'a charge came after its allotment ended; it is charged as far as credits are available',
+      'a charge arrived after its allotment ended; it is charged as far as credits are available',
     );
   }
 

@@ -16,7 +16,7 @@ export interface AskReportsOptions {
 
 // Gateways poll for requests ten times a second; a stopped process never responds.
 const maximumMs = 500;
-// How often the numbers of the answers are read; a caller waits for them.
+// How often the gateways' answers are read. Short, since a request waits for them.
 const answerPollMs = 20;
 
 /** Resolves when every gateway has responded, or after half a second. */
@@ -25,14 +25,14 @@ export async function askReports({ store, clock, gatewayId, userId }: AskReports
   const untilMs = clock.monotonicMs() + maximumMs;
   while (requests.size > 0 && clock.monotonicMs() < untilMs) {
     await clock.sleep(answerPollMs);
-    for (const [answering, number] of await store.answeredReports([...requests.keys()]))
-      if (number >= (requests.get(answering) ?? 0)) requests.delete(answering);
+    for (const [respondingId, number] of await store.answeredReports([...requests.keys()]))
+      if (number >= (requests.get(respondingId) ?? 0)) requests.delete(respondingId);
   }
 }
 
 /**
- * The same for all gateways, for a command that serves no calls, such as a backup.
- * No effect on a database of an older release.
+ * Requests reports from all gateways, for a command that serves no calls, such as a backup. Has no
+ * effect on a database of an older release, whose gateways cannot answer such requests.
  */
 export async function askAllReports(
   database: Pick<Database, 'sql'>,

@@ -9,7 +9,7 @@ export interface UnappliedCharge {
   allotment: Allotment | null;
   /** The part that the allotment pays. */
   covered: bigint;
-  /** Monotonic. */
+  /** Monotonic time. */
   addedAtMs: number;
   /**
    * Called once the charge is in the database; null when the result is unknown,
@@ -30,7 +30,7 @@ export class ChargeQueue {
     return this.#credits;
   }
 
-  /** Monotonic; null when there is none. */
+  /** Monotonic time when the oldest charge was added; null when the queue is empty. */
   get oldestAtMs(): number | null {
     return this.#charges[0]?.addedAtMs ?? null;
   }
@@ -49,7 +49,7 @@ export class ChargeQueue {
   }
 
   /**
-   * Removes the charges up to the number, and subtracts them from their
+   * Removes the charges up to this number, and subtracts them from their
    * allotments' unapplied credits.
    */
   remove(toSeq: number): UnappliedCharge[] {

@@ -1,10 +1,10 @@
 // Measures how long the database has responded without interruption. Expired allotments
-// are taken back only after a minute of it: during an outage other gateways could not
-// renew their leases either.
+// are taken back only after a minute of such contact: during an outage, gateways that are
+// alive could not renew their leases either.
 import type { Clock } from '../../../kernel/clock.ts';
 
 // Leases are renewed every five seconds. A longer gap means that this process was
-// suspended and missed any outage.
+// suspended and did not see whether the database had an outage.
 const longestGapMs = 15_000;
 
 export class DatabaseContact {

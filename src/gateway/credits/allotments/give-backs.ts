@@ -1,4 +1,5 @@
-// Gives unused credits back: after a while, on recall, and at the end of the process.
+// Gives unused credits back: after they were idle for a while, when another gateway recalls them,
+// and when the process ends.
 import type { Clock } from '../../../kernel/clock.ts';
 import { adoptRow, idleCredits, type Allotment } from './allotment.ts';
 import { isInUse, type AllotmentPool } from './pool.ts';
@@ -15,7 +16,7 @@ export interface GiveBacksOptions {
   times: Pick<AllotmentTimes, 'idleMs' | 'maintenanceEveryMs'>;
 }
 
-// Rows of one statement.
+// Rows per statement.
 const maximumRows = 500;
 // After a recall a token's allotment grows only by the bounds of its calls for this long.
 const afterRecallMs = 2_000;
@@ -97,14 +98,14 @@ export class GiveBacks {
   }
 
   /**
-   * Whether more than an eighth of the available credits is idle and no call
-   * used the allotment lately.
+   * Whether no call used the allotment lately, and more than an eighth of the user's available
+   * credits is idle in this process.
    */
   #isExcessive({ userId, lastUsedMs }: Allotment, nowMs: number): boolean {
     const { pool, writes, times } = this.#options;
     if (nowMs - lastUsedMs < times.maintenanceEveryMs) return false;
-    const idleAllotments = pool.idleOfUser(userId);
-    return idleAllotments * 8n > writes.available(userId) + idleAllotments;
+    const idleOfUser = pool.idleOfUser(userId);
+    return idleOfUser * 8n > writes.available(userId) + idleOfUser;
   }
 
   async #inBatches(allotments: readonly Allotment[], options: { end?: boolean }): Promise<void> {

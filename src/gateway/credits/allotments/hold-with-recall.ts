@@ -16,8 +16,9 @@ export interface HoldRecallOptions {
 }
 
 /**
- * Repeats `write` until the credits suffice. Throws its 402 when all idle credits of the account
- * together are too few, and 503 `credits_busy` when other gateways give none back within a second.
+ * Repeats `write` until there are enough credits. Throws its 402 when all idle credits of the
+ * account together are too few, and 503 `credits_busy` when other gateways give none back within a
+ * second.
  */
 export async function holdWithRecall<T>(
   { userId, tokenId, amount }: { userId: string; tokenId: string; amount: bigint },
@@ -27,7 +28,8 @@ export async function holdWithRecall<T>(
   const { allotments, store, clock, times } = options;
   const { gatewayId, ledger } = allotments;
   const startedMs = clock.monotonicMs();
-  for (let ticket: string | undefined; ;) {
+  let ticket: string | undefined;
+  for (;;) {
     try {
       return await write();
     } catch (error) {

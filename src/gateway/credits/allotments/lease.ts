@@ -1,4 +1,4 @@
-// A lease by the holder's own clocks. Monotonic time stops while a machine is
+// A lease as its holder measures it, by its own clocks. Monotonic time stops while a machine is
 // suspended, so it is compared with wall time.
 import type { Clock } from '../../../kernel/clock.ts';
 import { maximumClockJumpMs } from './times.ts';
@@ -14,7 +14,10 @@ export interface Lease {
 
 export const noLease: Lease = { endsAtMs: Number.NEGATIVE_INFINITY, clockGapMs: 0 };
 
-/** Starts a lease. Its time must begin before the request that renews it is sent. */
+/**
+ * Starts a lease. Call it before sending the renewal, so that the lease ends in this process no later
+ * than in the database.
+ */
 export function beginLease(clock: LeaseClock, leaseMs: number): Lease {
   const nowMs = clock.monotonicMs();
   return { endsAtMs: nowMs + leaseMs, clockGapMs: clock.now().getTime() - nowMs };

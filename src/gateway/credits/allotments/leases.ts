@@ -49,7 +49,7 @@ export class Leases {
     }
     const openIds = new Set(rows.map(({ allotmentId }) => allotmentId));
     for (const allotment of openedAllotments) if (!openIds.has(allotment.allotmentId)) pool.remove(allotment);
-    // The process gave up waiting for the request that opened them.
+    // This process gave up waiting for the requests that opened these rows, and uses none of them.
     await endAllotments(store, unknownRows);
   }
 
@@ -96,7 +96,7 @@ export class Leases {
   }
 }
 
-/** Ends allotments without a process, in statements of at most 500. */
+/** Ends allotments that no process uses, in statements of at most 500. */
 export async function endAllotments(
   store: Pick<AllotmentStore, 'giveBack'>,
   rows: readonly AllotmentRow[],

@@ -47,7 +47,8 @@ export class AllotmentMaintenance {
       this.#repeat(times.maintenanceEveryMs, () => this.#tidy()),
       this.#repeat(times.replayEveryMs, () => this.replay()),
     ];
-    // A single process closes allotments itself and sees that in every row, so it polls less often.
+    // A process that is alone has no other gateway to recall its credits or to request reports, so
+    // it polls less often.
     const readRecallsEveryMs = isAlone ? times.maintenanceEveryMs : times.readRecallsEveryMs;
     this.#loops.push(
       this.#repeat(readRecallsEveryMs, async () => {

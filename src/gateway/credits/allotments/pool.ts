@@ -109,6 +109,6 @@ export function isInUse({ reserved, unapplied }: Allotment): boolean {
   return reserved > 0n || unapplied > 0n;
 }
 
-export function sum<T>(items: readonly T[], value: (item: T) => bigint): bigint {
-  return items.reduce((total, item) => total + value(item), 0n);
+export function sum<T>(items: readonly T[], amountOf: (item: T) => bigint): bigint {
+  return items.reduce((total, item) => total + amountOf(item), 0n);
 }

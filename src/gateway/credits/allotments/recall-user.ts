@@ -13,7 +13,7 @@ export interface RecallUserOptions {
   log: Log;
 }
 
-// A gateway polls for recalls ten times a second; one that stopped never answers.
+// A gateway polls for recalls ten times a second; a stopped gateway never answers.
 const maximumMs = 1_000;
 // How often the rows are read until the credits are back.
 const recallPollMs = 50;

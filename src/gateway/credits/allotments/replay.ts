@@ -44,7 +44,7 @@ async function replay(journal: AbandonedJournal, options: ReplayOptions): Promis
   const from = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
   const progress: ReplayProgress = { journalId, appliedSeq: from, refusals: 0 };
   for await (const lines of journal.charges(from)) await applyOrHalve(progress, lines, options);
-  // The process is gone, so its credits need not wait for the end of their lease.
+  // The process is gone, so its allotments end now instead of when their leases expire.
   await endAllotments(store, await store.ofGateway(journalId));
   if (progress.refusals > 0) return journal.putAside('refused');
   const appliedSeq = (await store.appliedSeqs([journalId])).get(journalId) ?? 0;
@@ -71,8 +71,8 @@ async function applyOrHalve(
     countResults(await send(progress, lastLine.seq, unappliedLines, options), unappliedLines, options);
   } catch (error) {
     if (isTransient(error) || error instanceof ReplayConflict) throw error;
-    const middle = Math.ceil(unappliedLines.length / 2);
     if (unappliedLines.length === 1) return putAside(progress, lastLine, { ...options, error });
+    const middle = Math.ceil(unappliedLines.length / 2);
     await applyOrHalve(progress, unappliedLines.slice(0, middle), options);
     await applyOrHalve(progress, unappliedLines.slice(middle), options);
   }
@@ -101,7 +101,7 @@ async function send(
   const { journalId, appliedSeq: expectedSeq } = progress;
   const result = await store.applyCharges({ journalId, generation, expectedSeq, toSeq, charges });
   if (result.outcome === 'applied' || result.outcome === 'repeated') progress.appliedSeq = result.appliedSeq;
-  else throw new ReplayConflict(`The ledger answered "${result.outcome}" to a journal.`);
+  else throw new ReplayConflict(`The ledger answered "${result.outcome}" to the journal ${journalId}.`);
   return result;
 }
 

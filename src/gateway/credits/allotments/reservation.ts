@@ -14,7 +14,9 @@ export interface ReservationContext {
   journal: Pick<Journal, 'append'>;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   times: Pick<AllotmentTimes, 'checkpointEveryMs'>;
-  /** Reserves more of the same allotment, or of a first one when a free call becomes a paid one. */
+  /**
+   * Reserves more from the same allotment, or from a first one when a free call becomes a paid one.
+   */
   take(call: PaidCall, amount: bigint, from: Allotment | null): Allotment | Promise<Allotment>;
   /** Queues a charge for the database. */
   addCharge(charge: UnappliedCharge): void;
@@ -107,7 +109,7 @@ export class CallReservation implements Reservation {
   release(): void {
     const { phase } = this.#state;
     if (phase === 'settled' || phase === 'released') return;
-    // Without a final line, a replay would charge the call as one that broke off.
+    // Without a final line, a replay would charge the call as if this process had died during it.
     if (phase === 'sent') this.#charge(0n, unusedFacts(this.#call));
     else if (this.#allotment !== null) releaseCredits(this.#allotment, this.#amount);
     this.#state = { phase: 'released' };
@@ -124,7 +126,7 @@ export class CallReservation implements Reservation {
     const allotment = this.#allotment;
     if (allotment === null) return;
     if (allotment.state !== 'ended' && isLeaseValid(allotment.lease, this.#context.clock)) return;
-    throw creditsBusy('The credits that were reserved for this call are being given back.');
+    throw creditsBusy('The credits that were reserved for this call are being given back; try again.');
   }
 
   /**
@@ -157,13 +159,13 @@ export class CallReservation implements Reservation {
   async #finish(charge: UnappliedCharge): Promise<{ charged: bigint }> {
     const { credits, seq } = charge.line;
     const result = credits > charge.covered ? this.#context.readResult(charge) : undefined;
-    // An unsynced usage line of a free call loses no credits.
+    // The usage line of a free call need not be synced: no credits are lost with it.
     if (credits > 0n) await this.#context.sync(seq);
     return { charged: (await result) ?? charge.covered };
   }
 }
 
-/** The usage of a call that sent nothing. */
+/** The usage of a call that sent nothing to a provider. */
 export function unusedFacts({
   action,
   model,

@@ -32,9 +32,9 @@ export interface ReservingCounters {
   busy: number;
 }
 
-// An allotment may end while a call waits for it. Give up after this many new ones.
+// An allotment may end while a call waits for it. Give up after this many new allotments.
 const maximumOpenings = 5;
-// Calls of the account's other tokens may take the returned credits first.
+// Repeated, since calls of the account's other tokens may take the returned credits first.
 const maximumGiveBacks = 8;
 // The pause after a refused or useless background enlargement.
 const enlargePauseMs = 1_000;
@@ -49,8 +49,8 @@ export class Reserving {
   }
 
   /**
-   * Reserves the amount in the token's allotment; synchronously when it suffices and
-   * no call of the token waits.
+   * Reserves the amount in the token's allotment; synchronously when the allotment has enough free
+   * credits and no call of the token waits.
    */
   take(payer: Payer, amount: bigint): Allotment | Promise<Allotment> {
     const allotment = this.#options.pool.ofPayer(payer);
@@ -112,7 +112,7 @@ export class Reserving {
     const existing = pool.ofPayer(payer);
     if (existing === undefined) return this.#open(payer);
     if (existing.write !== null) {
-      await settlementOf(existing.write);
+      await waitForWrite(existing.write);
       return this.#usableAllotment(payer);
     }
     if (existing.version > 0 && idleCredits(existing) > 0n && freeCredits(existing, clock) === 0n)
@@ -154,12 +154,12 @@ export class Reserving {
     const head = queue.head as WaitingCall;
     const free = freeCredits(allotment, clock);
     const need = head.amount - free;
-    const reserve = enlargementOf(allotment, {
+    const enlargement = enlargementOf(allotment, {
       nowMs: clock.monotonicMs(),
       available: writes.available(payer.userId),
       idleOfUser: pool.idleOfUser(payer.userId),
     });
-    const want = queue.total - free + reserve;
+    const want = queue.total - free + enlargement;
     const giveBacksBefore = writes.giveBacks;
     const result = await writes.enlarge(allotment, { need, want, ticket: head.recall?.ticket });
     if (result.outcome !== 'short') return result.outcome;
@@ -197,7 +197,7 @@ export class Reserving {
     );
     if ((await writes.giveBack([...idleSiblings, ...uncertainSiblings])) > 0n || uncertainSiblings.length > 0)
       return true;
-    await Promise.all(pendingSiblings.map(({ write }) => settlementOf(write)));
+    await Promise.all(pendingSiblings.map(({ write }) => waitForWrite(write)));
     return pendingSiblings.length > 0;
   }
 
@@ -213,8 +213,8 @@ export class Reserving {
     const { store, clock, times, makeId, gatewayId, counters } = this.#options;
     const obtainableCredits = free + available + elsewhere;
     const firstCall = queue.head;
-    // A ticket can refuse only its own call: the holders' answers to it may be
-    // outdated for later calls.
+    // Once a call has a ticket, only that call can be refused: the other gateways answered for this
+    // ticket, and may have idle credits again for later calls.
     const mayRefuse = (call: WaitingCall): boolean =>
       firstCall === undefined || firstCall.recall === null || call === firstCall;
     for (const call of queue.take((call) => call.amount > obtainableCredits && mayRefuse(call)))
@@ -265,6 +265,7 @@ export class Reserving {
   }
 }
 
-function settlementOf(write: Promise<unknown> | null): Promise<unknown> {
+/** Resolves when the write has ended, successfully or not. */
+function waitForWrite(write: Promise<unknown> | null): Promise<unknown> {
   return Promise.resolve(write).catch(() => undefined);
 }

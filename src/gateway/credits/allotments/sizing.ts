@@ -2,7 +2,7 @@
 import { maxBigInt, minBigInt } from '../../../kernel/bigint.ts';
 import { idleCredits, type Allotment } from './allotment.ts';
 
-/** The token's spending in the last two seconds, at least one bound. */
+/** The token's spending in the last two seconds, at least the bound of its latest call. */
 export function targetOf(allotment: Allotment, nowMs: number): bigint {
   const spend = allotment.spend.total(nowMs);
   return maxBigInt(spend, allotment.latestBound);

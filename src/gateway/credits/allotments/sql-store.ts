@@ -18,8 +18,8 @@ import type {
 } from './store.ts';
 
 /**
- * The SQL functions as an AllotmentStore. Its methods reject with 503
- * `database_unavailable`; they may have committed then.
+ * An AllotmentStore of SQL functions. A method that rejects with 503 `database_unavailable` may
+ * have committed nevertheless.
  */
 export function sqlAllotmentStore(database: Pick<Database, 'sql'>): AllotmentStore {
   return {
@@ -59,9 +59,9 @@ export async function startNewGeneration({ sql }: Pick<Database, 'sql'>): Promis
     await sql`update gateway.credits_ledger set generation = gen_random_uuid()`;
 }
 
-type OwnSql = Pick<Database, 'sql'>;
+type WithSql = Pick<Database, 'sql'>;
 
-async function allot({ sql }: OwnSql, request: AllotRequest): Promise<AllotResult> {
+async function allot({ sql }: WithSql, request: AllotRequest): Promise<AllotResult> {
   const { allotmentId, version, gatewayId, generation, userId, bureauId, tokenId, need, want } = request;
   const [result] = await sql<(Nullable<AllotmentRow> & Omit<AllotResult, 'row'>)[]>`
     select outcome, version, amount, charged, recall, is_recalled as "isRecalled", is_closed as "isClosed",
@@ -69,13 +69,13 @@ async function allot({ sql }: OwnSql, request: AllotRequest): Promise<AllotResul
     from gateway.credits_allot(
       ${allotmentId}, ${version}, ${gatewayId}, ${generation}, ${userId}, ${bureauId}, ${tokenId},
       ${need}, ${want}, ${request.leaseMs / 1_000}, ${request.ticket ?? null})`;
-  if (result === undefined) throw new Error('An allotment has no answer.');
+  if (result === undefined) throw new Error('The function credits_allot returned no row.');
   const { outcome, available, idleElsewhere, ...row } = result;
   return { outcome, row: toRow({ ...row, allotmentId }), available, idleElsewhere };
 }
 
 async function giveBack(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   requests: readonly GiveBackRequest[],
 ): Promise<(AllotmentRow | null)[]> {
   if (requests.length === 0) return [];
@@ -90,7 +90,7 @@ async function giveBack(
   return requests.map((_, index) => rowsByPlace.get(index + 1) ?? null);
 }
 
-async function readRows({ sql }: OwnSql, allotmentIds: readonly string[]): Promise<AllotmentRow[]> {
+async function readRows({ sql }: WithSql, allotmentIds: readonly string[]): Promise<AllotmentRow[]> {
   if (allotmentIds.length === 0) return [];
   const rows = await sql<AllotmentRow[]>`
     select ${rowColumns({ sql })} from gateway.credits_allotments
@@ -99,7 +99,7 @@ async function readRows({ sql }: OwnSql, allotmentIds: readonly string[]): Promi
   return [...rows];
 }
 
-async function readRowsOfGateway({ sql }: OwnSql, gatewayId: string): Promise<AllotmentRow[]> {
+async function readRowsOfGateway({ sql }: WithSql, gatewayId: string): Promise<AllotmentRow[]> {
   const rows = await sql<AllotmentRow[]>`
     select ${rowColumns({ sql })} from gateway.credits_allotments
     where gateway_id = ${gatewayId} and ended_at is null order by allotment_id`;
@@ -107,14 +107,14 @@ async function readRowsOfGateway({ sql }: OwnSql, gatewayId: string): Promise<Al
 }
 
 async function recall(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   { ticket, gatewayId, userId, tokenId, need }: RecallRequest,
 ): Promise<void> {
   await sql`select gateway.credits_recall(${ticket}, ${gatewayId}, ${userId}, ${tokenId}, ${need})`;
 }
 
 async function renew(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   gatewayId: string,
   reports: readonly AllotmentReport[],
   leaseMs: number,
@@ -126,7 +126,7 @@ async function renew(
 }
 
 async function report(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   gatewayId: string,
   reports: readonly AllotmentReport[],
   answerNumber: number | null,
@@ -144,7 +144,7 @@ export async function canAskReports({ sql }: Pick<Database, 'sql'>): Promise<boo
 }
 
 async function askReports(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   gatewayId: string | null,
   userId: string | null,
 ): Promise<Map<string, number>> {
@@ -154,7 +154,7 @@ async function askReports(
 }
 
 async function readAnsweredReports(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   gatewayIds: readonly string[],
 ): Promise<Map<string, number>> {
   const rows = await sql<{ gatewayId: string; number: bigint }[]>`
@@ -163,7 +163,7 @@ async function readAnsweredReports(
   return new Map(rows.map((row) => [row.gatewayId, Number(row.number)]));
 }
 
-async function readFlags({ sql }: OwnSql, gatewayId: string): Promise<GatewayFlags> {
+async function readFlags({ sql }: WithSql, gatewayId: string): Promise<GatewayFlags> {
   const rows = await sql<(Nullable<AllotmentRow> & { reportAsked: bigint | null })[]>`
     select (select report_asked from gateway.credits_journals where journal_id = own.id) as "reportAsked",
       ${rowColumns({ sql })}
@@ -176,7 +176,7 @@ async function readFlags({ sql }: OwnSql, gatewayId: string): Promise<GatewayFla
   };
 }
 
-async function close({ sql }: OwnSql, scope: AllotmentScope): Promise<number> {
+async function close({ sql }: WithSql, scope: AllotmentScope): Promise<number> {
   const [userId, tokenId, bureauId] = [
     'userId' in scope ? scope.userId : null,
     'tokenId' in scope ? scope.tokenId : null,
@@ -188,7 +188,7 @@ async function close({ sql }: OwnSql, scope: AllotmentScope): Promise<number> {
 }
 
 async function readAffordable(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   { gatewayId, userId, tokenId, ticket }: Parameters<AllotmentStore['affordable']>[0],
 ): Promise<{ available: bigint; idleElsewhere: bigint }> {
   const [row] = await sql<{ available: bigint; idleElsewhere: bigint }[]>`
@@ -197,7 +197,10 @@ async function readAffordable(
   return row === undefined ? { available: 0n, idleElsewhere: 0n } : { ...row };
 }
 
-async function readAppliedSeqs({ sql }: OwnSql, journalIds: readonly string[]): Promise<Map<string, number>> {
+async function readAppliedSeqs(
+  { sql }: WithSql,
+  journalIds: readonly string[],
+): Promise<Map<string, number>> {
   if (journalIds.length === 0) return new Map();
   const rows = await sql<{ journalId: string; appliedSeq: bigint }[]>`
     select journal_id as "journalId", applied_seq as "appliedSeq" from gateway.credits_journals
@@ -205,14 +208,14 @@ async function readAppliedSeqs({ sql }: OwnSql, journalIds: readonly string[]): 
   return new Map(rows.map(({ journalId, appliedSeq }) => [journalId, Number(appliedSeq)]));
 }
 
-async function openJournal({ sql }: OwnSql, journalId: string, generation: string): Promise<void> {
+async function openJournal({ sql }: WithSql, journalId: string, generation: string): Promise<void> {
   await sql`
     insert into gateway.credits_journals (journal_id, generation)
     values (${journalId}, ${generation}) on conflict do nothing`;
 }
 
 async function takeBackExpired(
-  { sql }: OwnSql,
+  { sql }: WithSql,
   limit: number,
 ): Promise<{ allotmentId: string; amount: bigint }[]> {
   const rows = await sql<{ allotmentId: string; amount: bigint }[]>`
@@ -221,13 +224,13 @@ async function takeBackExpired(
   return [...rows];
 }
 
-async function readGeneration({ sql }: OwnSql): Promise<string> {
+async function readGeneration({ sql }: WithSql): Promise<string> {
   const [row] = await sql<{ generation: string }[]>`select generation::text from gateway.credits_ledger`;
   if (row === undefined) throw new Error('The ledger has no generation.');
   return row.generation;
 }
 
-async function listAllotments({ sql }: OwnSql, userId: string): Promise<AllotmentView[]> {
+async function listAllotments({ sql }: WithSql, userId: string): Promise<AllotmentView[]> {
   const rows = await sql<AllotmentView[]>`
     select ${rowColumns({ sql })}, reserved, unapplied, gateway_id as "gatewayId", token_id as "tokenId",
       lease_until as "leaseUntil", created_at as "createdAt", reported_at as "reportedAt"
@@ -236,7 +239,7 @@ async function listAllotments({ sql }: OwnSql, userId: string): Promise<Allotmen
   return [...rows];
 }
 
-async function dropOld({ sql }: OwnSql, days: number, limit: number): Promise<number> {
+async function dropOld({ sql }: WithSql, days: number, limit: number): Promise<number> {
   const result = await sql`
     delete from gateway.credits_allotments where allotment_id in (
       select allotment_id from gateway.credits_allotments
@@ -245,7 +248,7 @@ async function dropOld({ sql }: OwnSql, days: number, limit: number): Promise<nu
   return result.count;
 }
 
-async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyResult> {
+async function applyCharges({ sql }: WithSql, batch: ChargeBatch): Promise<ApplyResult> {
   const { journalId, generation, expectedSeq, toSeq, charges } = batch;
   const [result] = await sql<
     {
@@ -265,7 +268,7 @@ async function applyCharges({ sql }: OwnSql, batch: ChargeBatch): Promise<ApplyR
     from gateway.credits_apply_charges(${journalId}, ${generation}, ${expectedSeq}, ${toSeq},
       ${JSON.stringify(charges.map(serializeCharge))}::text::json,
       ${serializeReports(batch.reports ?? [])}::text::jsonb)`;
-  if (result === undefined) throw new Error('A batch of charges has no answer.');
+  if (result === undefined) throw new Error('The function credits_apply_charges returned no row.');
   const { outcome, appliedSeq, charged, overruns, lates, allotments } = result;
   const isApplied = outcome === 'applied';
   return {
@@ -311,23 +314,25 @@ function serializeCharge({
     model: facts.model ?? call.model,
     provider: facts.provider ?? call.provider,
     reason: facts.reason || undefined,
-    input_tokens: count(tokens?.input),
-    cached_input_tokens: count(tokens?.cachedInput),
-    cache_write_tokens: count(tokens?.cacheWrite),
-    output_tokens: count(tokens?.output),
-    reasoning_tokens: count(tokens?.reasoning),
+    input_tokens: toCount(tokens?.input),
+    cached_input_tokens: toCount(tokens?.cachedInput),
+    cache_write_tokens: toCount(tokens?.cacheWrite),
+    output_tokens: toCount(tokens?.output),
+    reasoning_tokens: toCount(tokens?.reasoning),
     units: facts.units ?? {},
     outcome: facts.outcome ?? 'upstream_failed',
     estimated: facts.estimated ?? true,
-    ttft_ms: facts.ttftMs === null || facts.ttftMs === undefined ? null : count(facts.ttftMs),
-    duration_ms: count(facts.durationMs),
+    ttft_ms: facts.ttftMs === null || facts.ttftMs === undefined ? null : toCount(facts.ttftMs),
+    duration_ms: toCount(facts.durationMs),
     failure_code: facts.failureCode,
-    attempts: facts.attempts === undefined ? undefined : Math.min(count(facts.attempts), 2_147_483_647),
+    attempts: facts.attempts === undefined ? undefined : Math.min(toCount(facts.attempts), 2_147_483_647),
   };
 }
 
-/** A whole number from 0 to 2^53 − 1, as the columns take it; 0 for a value that is no number. */
-function count(value: number | undefined): number {
+/**
+ * A whole number from 0 to 2^53 − 1, as the columns require; 0 for a value that is not a number.
+ */
+function toCount(value: number | undefined): number {
   if (value === undefined || Number.isNaN(value) || value < 0) return 0;
   return Math.min(Math.round(value), Number.MAX_SAFE_INTEGER);
 }
@@ -367,7 +372,7 @@ function toRow({
   };
 }
 
-function rowColumns({ sql }: OwnSql) {
+function rowColumns({ sql }: WithSql) {
   return sql`allotment_id as "allotmentId", version, amount, charged, recall,
     is_recalled as "isRecalled", is_closed as "isClosed"`;
 }

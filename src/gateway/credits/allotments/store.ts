@@ -22,7 +22,7 @@ export interface AllotmentRow {
    * even when it lowers nothing.
    */
   isRecalled: boolean;
-  /** Takes no enlargement: give the idle credits back and end it. */
+  /** The allotment can no longer be enlarged: give the idle credits back and end it. */
   isClosed: boolean;
 }
 
@@ -63,13 +63,13 @@ export interface AllotRequest {
 
 export interface AllotResult {
   /**
-   * - granted: the amount grew by x, need ≤ x ≤ want; opened when it was not there. The lease
+   * - granted: the amount grew by x, need ≤ x ≤ want, from 0 for a new allotment. The lease
    *   starts again.
    * - short: account or key lack credits, or older tickets of other requesters come first.
    *   Nothing changed.
-   * - stale: the version is another one, such as after a repeated request.
-   * - gone: the allotment ended or is not there, or the ledger has another generation.
-   * - closed: it takes no enlargement.
+   * - stale: the row has another version, for example because the request was repeated.
+   * - gone: the allotment ended or does not exist, or the ledger has another generation.
+   * - closed: the allotment can no longer be enlarged.
    */
   outcome: 'granted' | 'short' | 'stale' | 'gone' | 'closed';
   /** The row after the operation; null when it is not open. */
@@ -91,7 +91,7 @@ export interface AllotResult {
 export interface GiveBackRequest {
   allotmentId: string;
   version: number;
-  /** The resulting amount, less the charges applied meanwhile; a smaller amount stays. */
+  /** The amount to keep, less the charges applied meanwhile. A row with less keeps its amount. */
   amount: bigint;
   /** The row's `charged` when the amount was computed; absent: the current one. */
   charged?: bigint;
@@ -103,8 +103,8 @@ export interface GiveBackRequest {
 
 export interface RecallRequest {
   /**
-   * Unique; a repeated one changes nothing. Ends when an `allot` of its gateway and
-   * token is granted, or a minute later.
+   * Unique; a repeated ticket changes nothing. Expires when an `allot` of its gateway and
+   * token is granted, or after a minute.
    */
   ticket: string;
   gatewayId: string;
@@ -144,7 +144,7 @@ export interface ChargeResult {
 }
 
 export interface ApplyResult {
-  /** The number after the operation. 0 when the journal is unknown. */
+  /** The journal's `applied_seq` after the operation; 0 when the journal is unknown. */
   appliedSeq: number;
   /**
    * - applied
@@ -204,7 +204,7 @@ export interface AllotmentStore {
   giveBack(requests: readonly GiveBackRequest[]): Promise<(AllotmentRow | null)[]>;
   /** Open allotments of these ids. */
   read(allotmentIds: readonly string[]): Promise<AllotmentRow[]>;
-  /** Open allotments of a gateway, such as of one that is gone. */
+  /** Open allotments of a gateway, for example of a gateway that is gone. */
   ofGateway(gatewayId: string): Promise<AllotmentRow[]>;
   /**
    * Renews the leases of all open allotments of this gateway, stores the reports, and returns
@@ -231,7 +231,7 @@ export interface AllotmentStore {
    * Returns how many were open.
    */
   close(scope: AllotmentScope): Promise<number>;
-  /** Credits that a token may still get outside of a call: the numbers of `allot`, for holds. */
+  /** Credits that a hold of the token could get, in the same two numbers that `allot` returns. */
   affordable(request: {
     gatewayId: string;
     userId: string;

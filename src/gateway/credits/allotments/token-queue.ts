@@ -7,8 +7,8 @@ export interface WaitingCall {
   /** Number of give-backs by other allotments of the account for this call. */
   giveBacks: number;
   /**
-   * The ticket of a call that waits for credits of other gateways, and its monotonic time; null for
-   * other calls.
+   * The ticket of a call that waits for credits of other gateways, and the monotonic time when it
+   * was queued; null for other calls.
    */
   recall: { ticket: string; sinceMs: number } | null;
   resolve(allotment: Allotment): void;

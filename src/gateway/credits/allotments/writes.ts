@@ -18,7 +18,7 @@ export interface AllotmentWritesOptions {
   onGone(): Promise<void>;
 }
 
-// Above this number the user whose balance is the oldest is forgotten; it then counts as 0.
+// Above this number of users, the balance that was read longest ago is forgotten and counts as 0.
 const maximumUsers = 10_000;
 
 export class AllotmentWrites {
@@ -34,8 +34,8 @@ export class AllotmentWrites {
   }
 
   /**
-   * Number of give-backs that ended. If it grew since a request, the `available` of
-   * the response is too low.
+   * Number of finished give-backs. If it grew while a request was under way, the response may have
+   * an `available` without those credits.
    */
   get giveBacks(): number {
     return this.#giveBacks;
@@ -94,17 +94,17 @@ export class AllotmentWrites {
    * Returns the credits given back.
    */
   async giveBack(allotments: readonly Allotment[], { end = false }: { end?: boolean } = {}): Promise<bigint> {
-    const idleAllotments = allotments.filter(({ write, state }) => write === null && state !== 'ended');
-    if (idleAllotments.length === 0) return 0n;
+    const targets = allotments.filter(({ write, state }) => write === null && state !== 'ended');
+    if (targets.length === 0) return 0n;
     let totalCredits = 0n;
-    const requests = idleAllotments.map((allotment): GiveBackRequest => {
+    const requests = targets.map((allotment): GiveBackRequest => {
       totalCredits += idleCredits(allotment);
       return lowerToUse(allotment, end);
     });
-    const rows = await runExclusively(idleAllotments, () => this.#options.store.giveBack(requests)).finally(
+    const rows = await runExclusively(targets, () => this.#options.store.giveBack(requests)).finally(
       () => (this.#giveBacks += 1),
     );
-    for (const [index, allotment] of idleAllotments.entries()) this.#adopt(allotment, rows[index] ?? null);
+    for (const [index, allotment] of targets.entries()) this.#adopt(allotment, rows[index] ?? null);
     return totalCredits;
   }
 
