@@ -46,5 +46,6 @@ export function userNotFound(): Problem {
 }
 
 function requireNonNegative(credits: bigint): void {
-  if (credits < 0n) throw new Error('An amount of credits is not negative; its kind says its direction.');
+  if (credits < 0n)
+    throw new Error('The amount must not be negative: the kind of the entry decides its direction.');
 }

@@ -30,11 +30,11 @@ export interface CreditsOptions {
   /** Journals of charges; null when charges wait for the database instead. */
   journals: JournalDirectory | null;
   users: {
-    /** Looks up the owner of a balance; removed users have none. */
+    /** Looks up the owner of a balance. A user in the state `removed` counts as unknown. */
     findUser(userId: string): Promise<{ state: string } | null>;
     /**
-     * Returns the tokens among these that may make no more calls: revoked, expired,
-     * or of an inactive user or Bureau.
+     * Returns those of the tokens that may not make further calls: revoked and expired tokens, and
+     * tokens of an inactive user or Bureau.
      */
     endedTokens(tokenIds: readonly string[]): Promise<readonly string[]>;
   };
@@ -72,15 +72,15 @@ export interface Credits extends Service<'credits'> {
   /** Writes this process's charges and reservations to the database. Never throws. */
   report(userId?: string): Promise<void>;
   /**
-   * Reports like `report`, and requests the same of the other gateways, for half a second at most.
-   * Never throws.
+   * Does what `report` does, and requests it from all other gateways too, for whose responses it
+   * waits half a second at most. Never throws.
    */
   reportEverywhere(): Promise<void>;
-  /** `PaidLedger.closeEndedTokens`, to be called after credentials have changed. */
+  /** Gives back the idle credits of ended tokens. Call it after credentials have changed. */
   closeEndedTokens: PaidLedger['closeEndedTokens'];
   /** Throws 503 `journal_unavailable` while no charge can be made durable in the journal. */
   requireJournal(): void;
-  /** Incidents since the start. */
+  /** Incidents since this process started. */
   counters(): LedgerCounters;
   /** Number of holds whose leases this process renews. */
   openHolds(): number;
@@ -143,8 +143,9 @@ export function credits(options: CreditsOptions): Credits {
 }
 
 /**
- * The parts of the ledger. The batcher and maintenance refer to each other: each response to a
- * batch counts as contact with the database, and holds request renewals of their leases.
+ * Constructs the parts of the ledger. The batcher and the holds call back into maintenance, which
+ * is constructed last: each response to a batch counts as contact with the database, and a hold can
+ * request an early renewal of its lease.
  */
 function createLedger(options: CreditsOptions) {
   const { store, journal, log, clock, isAlone, retentionDays } = options;

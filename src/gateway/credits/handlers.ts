@@ -78,7 +78,8 @@ export function creditsHandlers(options: HandlerOptions): Service<'credits'>['ha
 }
 
 /**
- * Changes a balance for an administrator; audit entry and idempotent answer commit with the change.
+ * Changes a balance for an administrator. The audit entry, and the answer that is stored for the
+ * request's Idempotency-Key, commit in the transaction of the change.
  */
 async function adjust(
   { store, users, audit, ledger, balances }: HandlerOptions,

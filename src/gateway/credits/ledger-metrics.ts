@@ -9,17 +9,17 @@ export function registerLedgerMetrics(
   sources: { holds: { openHolds(): number; counters(): LedgerCounters }; ledger: PaidLedger },
 ): void {
   const { holds, ledger } = sources;
-  metrics.gauge('townhall_ledger_open_holds', 'Holds that this process keeps alive.', () =>
+  metrics.gauge('townhall_ledger_open_holds', 'Open holds whose leases this process renews.', () =>
     holds.openHolds(),
   );
   metrics.gauge(
     'townhall_ledger_overrun_credits',
-    'Credits that the operator absorbed since the start: calls that cost more than was held and available.',
+    'Credits that the operator absorbed since the process started: calls that cost more than was held and available.',
     () => Number(holds.counters().overrunCredits + (ledger.allotments?.ledger.counters.overrunCredits ?? 0n)),
   );
   metrics.gauge(
     'townhall_ledger_incidents',
-    'Incidents of the ledger since the start, by kind.',
+    'Incidents of the ledger since the process started, by kind.',
     () => countIncidents(sources),
     ['kind'],
   );
@@ -43,45 +43,45 @@ function countIncidents({ holds, ledger }: { holds: { counters(): LedgerCounters
 }
 
 function registerAllotmentMetrics(metrics: Metrics, ledger: PaidLedger): void {
-  const current = () => ledger.allotments?.ledger;
+  const allotmentLedger = () => ledger.allotments?.ledger;
   metrics.gauge(
     'townhall_ledger_unapplied_charges',
     'Charges in the journal that are not in the database yet.',
-    () => current()?.unapplied().count ?? 0,
+    () => allotmentLedger()?.unapplied().count ?? 0,
   );
   metrics.gauge(
     'townhall_ledger_unapplied_credits',
     'Credits of charges that are not in the database yet.',
-    () => Number(current()?.unapplied().credits ?? 0n),
+    () => Number(allotmentLedger()?.unapplied().credits ?? 0n),
   );
   metrics.gauge(
     'townhall_ledger_unapplied_seconds',
     'Age of the oldest charge that is not in the database yet. Alert above 10.',
-    () => (current()?.unapplied().oldestMs ?? 0) / 1_000,
+    () => (allotmentLedger()?.unapplied().oldestMs ?? 0) / 1_000,
   );
   metrics.gauge(
     'townhall_ledger_allotments',
     'Tokens for which this process has credits set aside.',
-    () => current()?.pool.size ?? 0,
+    () => allotmentLedger()?.pool.size ?? 0,
   );
   metrics.gauge(
     'townhall_ledger_recalls',
-    'Calls since the start that had to ask other gateways for idle credits.',
-    () => current()?.counters.recalls ?? 0,
+    'Calls since the process started that had to recall idle credits from other gateways.',
+    () => allotmentLedger()?.counters.recalls ?? 0,
   );
   metrics.gauge(
     'townhall_ledger_credits_busy',
-    'Calls since the start that were refused with 503 credits_busy.',
-    () => current()?.counters.busy ?? 0,
+    'Calls since the process started that were refused with 503 credits_busy.',
+    () => allotmentLedger()?.counters.busy ?? 0,
   );
   metrics.gauge(
     'townhall_ledger_journal_syncs',
-    'Syncs of the journal since the start that an answer waited for.',
-    () => current()?.counters.syncs ?? 0,
+    'Syncs of the journal since the process started that an answer waited for.',
+    () => allotmentLedger()?.counters.syncs ?? 0,
   );
   metrics.gauge(
     'townhall_ledger_journal_sync_seconds',
-    'Sum of the times that answers waited for a sync of the journal, since the start.',
-    () => (current()?.counters.syncMs ?? 0) / 1_000,
+    'Total time that answers waited for syncs of the journal since the process started.',
+    () => (allotmentLedger()?.counters.syncMs ?? 0) / 1_000,
   );
 }

@@ -7,7 +7,7 @@ import type { CreditsStore } from './core/store.ts';
 export interface LedgerView {
   user_id: string;
   posted: number;
-  /** Holds, reservations and unapplied charges, without idle credits of allotments. */
+  /** Holds, reservations and unapplied charges; idle credits of allotments count as available. */
   held: number;
   owed: number;
   allotments: AllotmentLine[];
@@ -22,7 +22,7 @@ export interface AllotmentLine {
   unapplied: number;
   is_recalled: boolean;
   is_closed: boolean;
-  /** RFC 3339, by the database's clock, as the others. */
+  /** This and the two times below are RFC 3339, by the database's clock. */
   created_at: string;
   reported_at: string;
   lease_until: string;

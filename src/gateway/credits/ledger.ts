@@ -26,9 +26,11 @@ export interface LedgerOptions {
   renewSoon(): void;
 }
 
-/** Incidents since the start, for alarms. */
+/** Incidents since this process started, for alarms. */
 export interface LedgerCounters {
-  /** Settlements of which the operator paid a part, and the sum of those parts. */
+  /**
+   * Settlements that cost more than the user could pay, and the credits that the operator absorbed.
+   */
   overruns: number;
   overrunCredits: bigint;
   /** Settlements that arrived after their hold was recovered. */
@@ -86,7 +88,8 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
   ): Promise<Hold> {
     const { store, batcher } = this.#options;
     const amount = requestedAmount < 0n ? 0n : requestedAmount;
-    const [holdId, accountId] = [id('hld'), call.userId];
+    const holdId = id('hld');
+    const accountId = call.userId;
     if (amount > maximumCredits)
       throw insufficientCredits(amount, await store.available(call.userId, call.tokenId));
     const { verdict, amount: grantedAmount } = await batcher.run({
@@ -205,10 +208,15 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
         { err: error, hold_id: settlement.holdId },
         'a settlement could not be written to the journal',
       );
-      throw new Problem('unavailable', 'database_unavailable', 'The call could not be settled yet.', {
-        cause: error,
-        headers: { 'retry-after': '2' },
-      });
+      throw new Problem(
+        'unavailable',
+        'database_unavailable',
+        'The charge of this call could not be recorded; try again.',
+        {
+          cause: error,
+          headers: { 'retry-after': '2' },
+        },
+      );
     }
   }
 
@@ -219,19 +227,19 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
       this.#counters.lateSettlements += 1;
       log.warn(
         { hold_id: holdId, credits: String(credits), charged: String(amount) },
-        'a settlement came after its hold was resolved; it is charged as far as credits are available',
+        'a settlement arrived after its hold was resolved; it is charged as far as credits are available',
       );
     }
     if (verdict === 'unknown')
       log.error({ hold_id: holdId }, 'a settlement names a hold that is not in this database');
   }
 
-  #countOverrun(overrun: bigint, names: object): void {
+  #countOverrun(overrun: bigint, logFields: object): void {
     if (overrun === 0n) return;
     this.#counters.overruns += 1;
     this.#counters.overrunCredits += overrun;
     this.#options.log.error(
-      { ...names, overrun: String(overrun) },
+      { ...logFields, overrun: String(overrun) },
       'a call cost more than was held and available; the operator absorbs the rest',
     );
   }

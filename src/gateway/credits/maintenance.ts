@@ -47,8 +47,8 @@ export interface LedgerMaintenanceOptions {
 
 export interface LedgerMaintenance {
   /**
-   * Replays the journal, recovers orphaned holds where no other process runs,
-   * then starts the loops.
+   * Replays the journal, then starts the loops. Recovers all open holds before that if no other
+   * process has the database open.
    */
   start(): Promise<void>;
   /** Renews leases and writes checkpoints before the next interval. */
@@ -62,17 +62,17 @@ export interface LedgerMaintenance {
 
 const sweepLimit = 200;
 const dropLimit = 1_000;
-// Parallel streams request early renewals all the time; at most one runs in 100 ms.
+// Parallel streams request early renewals all the time, so at most one runs per 100 ms.
 const renewalGapMs = 100;
 const firstVerifyMs = 2_000;
 
-/** The loops and what ends or wakes them. */
+/** What the loops share: their options, and the signals that end or wake them. */
 interface Maintenance {
   readonly options: LedgerMaintenanceOptions;
   readonly recovery: HoldRecovery;
-  /** Aborted at the close. */
+  /** Aborted by `close`. */
   readonly signal: AbortSignal;
-  /** Ends the pause of the renewals; each round has a new one. */
+  /** Ends the pause of the renewal loop early; each round has a new controller. */
   wakeUp: AbortController;
 }
 
@@ -176,7 +176,7 @@ interface HoldRecovery extends Pick<LedgerMaintenance, 'recordDatabaseContact' |
   start(): Promise<void>;
 }
 
-/** Resolves holds whose process is gone. Pauses for one lease after an outage of the database. */
+/** Resolves holds whose process is gone. Waits for one lease after an outage of the database. */
 function createHoldRecovery(options: LedgerMaintenanceOptions): HoldRecovery {
   const { ledger, store, log, clock, times, isAlone } = options;
   let lastContactMs = clock.monotonicMs();
@@ -184,8 +184,8 @@ function createHoldRecovery(options: LedgerMaintenanceOptions): HoldRecovery {
 
   function recordDatabaseContact(): void {
     const nowMs = clock.monotonicMs();
-    // After an outage of almost a lease, other processes could not renew either.
-    // Wait one lease before recovering.
+    // The outage lasted almost a lease, so living processes could not renew their holds either.
+    // Give them one lease to do so before recovering any.
     if (nowMs - lastContactMs > times.leaseMs - times.renewEveryMs - times.checkpointEveryMs)
       pausedUntilMs = nowMs + times.leaseMs;
     lastContactMs = nowMs;

@@ -70,7 +70,7 @@ export class OpenHold implements Hold {
       throw new Problem(
         'unavailable',
         'database_unavailable',
-        'The hold of this call was released meanwhile.',
+        'The hold of this call has already ended; try again.',
         { headers: { 'retry-after': '2' } },
       );
     this.#amount = grantedAmount;
@@ -87,7 +87,7 @@ export class OpenHold implements Hold {
     this.#context.renewSoon();
   }
 
-  /** A hold is written as sent, and its lease is renewed until it is settled. */
+  /** No effect: `hold` or `resume` has already marked the row as sent in the database. */
   markSent(): void {}
 
   settle(credits: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }> {
@@ -104,7 +104,7 @@ export class OpenHold implements Hold {
     this.settle(0n, facts).catch((error: unknown) => {
       this.#context.log.warn(
         { err: error, hold_id: this.holdId },
-        'a hold could not be released; its lease will end it',
+        'a hold could not be released; its credits stay held until it is resolved',
       );
     });
   }
@@ -130,7 +130,8 @@ export class OpenHold implements Hold {
       return { charged: verdict.amount };
     } catch (error) {
       if (!isDatabaseUnavailable(error)) throw error;
-      // The hold is renewed until the journal is replayed; otherwise recovery would resolve it.
+      // The hold stays tracked, so its lease is renewed until the journal is replayed. Otherwise
+      // recovery could resolve it first.
       await writeToJournal({ ...settlement, isHeldOnly: work !== undefined });
       return { charged: credits < this.#amount ? credits : this.#amount };
     }

@@ -45,8 +45,8 @@ export class PaidLedger implements Ledger {
   #closing: Promise<void> | null = null;
   #isStarted = false;
   /**
-   * Allotments of a ledger before its restore. Their calls may still end, so their
-   * journals stay open until `close`.
+   * Allotments from before the ledger was restored. Calls that reserved from them may still be
+   * running and write their charges, so the journals stay open until `close`.
    */
   readonly #former: Allotments[] = [];
 
@@ -58,7 +58,7 @@ export class PaidLedger implements Ledger {
     this.#times = { ...defaultAllotmentTimes, ...options.times };
   }
 
-  /** Null until the first call. */
+  /** Null before the first call or `start`, and until a restored ledger is adopted. */
   get allotments(): Allotments | null {
     return this.#allotments;
   }
@@ -77,9 +77,9 @@ export class PaidLedger implements Ledger {
 
   readonly resume: Ledger['resume'] = (holdId) => this.#options.holds.resume(holdId);
 
-  // Each refused call reads the balance for its message. A thousand calls that are refused at
-  // once would wait for the connections of the database longer than a statement may, and
-  // answer 503 instead of 402.
+  // Each refused call reads the balance for its error message, so concurrent reads of one balance
+  // share a query. Otherwise a thousand calls that are refused at once would wait for a database
+  // connection until the statement timeout, and answer 503 instead of 402.
   readonly available: Ledger['available'] = (userId, tokenId) =>
     this.#sharedBalances(`${userId} ${tokenId}`, async () => {
       await this.report(userId);
@@ -92,8 +92,8 @@ export class PaidLedger implements Ledger {
   };
 
   /**
-   * Writes this process's charges and reservations to the database. Gives
-   * nothing back, and never throws.
+   * Writes this process's charges and reservations to the database. Does not give idle credits
+   * back. Never throws.
    */
   async report(userId?: string): Promise<void> {
     try {
@@ -104,9 +104,9 @@ export class PaidLedger implements Ledger {
   }
 
   /**
-   * Reports like `report`, and requests the same of the other gateways that hold credits of the
-   * user, or of any user. Their earlier charges are then in the database, unless a gateway does not
-   * respond within half a second.
+   * Does what `report` does, and requests it from the other gateways that hold credits of the user,
+   * or of any user. Afterwards their earlier charges are in the database too, except those of a
+   * gateway that does not respond within half a second.
    */
   async reportEverywhere(userId?: string): Promise<void> {
     const { store, clock, isAlone, log } = this.#options;
@@ -135,8 +135,8 @@ export class PaidLedger implements Ledger {
   }
 
   /**
-   * Returns the idle credits of all gateways, for a second at most, before credits are taken from a
-   * user.
+   * Makes all gateways give back the user's idle credits, before credits are taken from the user.
+   * Waits for them a second at most.
    */
   recallUser(userId: string): Promise<void> {
     const { store, clock, log } = this.#options;
@@ -184,13 +184,14 @@ export class PaidLedger implements Ledger {
     const formerAllotments = this.#allotments;
     if (formerAllotments === null || this.#closing !== null) return;
     this.#former.push(formerAllotments);
-    [this.#allotments, this.#opening] = [null, null];
+    this.#allotments = null;
+    this.#opening = null;
     const { store, clock, log } = this.#options;
     await formerAllotments.stop();
     while (this.#closing === null) {
       try {
         const allotments = await this.#open();
-        // Ends allotments that were written during the restore.
+        // End allotments that the former instance opened while the restore was running.
         await endAllotments(store, await store.ofGateway(formerAllotments.gatewayId));
         if (this.#isStarted) await allotments.start();
         return log.info({ gateway_id: allotments.gatewayId }, 'continues with the restored ledger');

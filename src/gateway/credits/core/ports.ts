@@ -29,8 +29,8 @@ export type Alongside = { answer: () => SettlementAnswer } | { work: (tx: Tx) =>
 export interface Ledger {
   /**
    * Reserves the bound of a call before anything goes upstream. Returns at once while the credits
-   * that this process has set aside for the token suffice. Throws 402 `insufficient_credits`, its
-   * details naming the affordable amount, 503 `credits_busy` while other gateways do not give
+   * that this process has set aside for the token are enough. Throws 402 `insufficient_credits`,
+   * its details naming the affordable amount, 503 `credits_busy` while other gateways do not give
    * back idle credits, and 503 `database_unavailable`. An amount of 0n needs no balance.
    */
   reserve(call: PaidCall, amount: bigint): Reservation | Promise<Reservation>;

@@ -65,7 +65,7 @@ export interface Change {
   createdAt: Date;
 }
 
-/** The last change of the previous page. */
+/** Identifies the last change of the previous page. */
 export type ChangeCursor = [txId: string, line: string];
 
 /** An API key's limit, null for none, and what has been charged to it. */
@@ -92,7 +92,7 @@ export interface ResumedHold {
 export type PostKind = 'starting' | 'grant' | 'payment';
 export type TakeKind = 'deduct' | 'refund' | 'dispute';
 
-// A chunk of the verification may contain an account with millions of entries.
+// Timeout of one chunk of the verification, which may contain an account with millions of entries.
 const verifyMs = 10 * 60_000;
 
 export interface CreditsStore extends LedgerReader {
@@ -105,7 +105,7 @@ export interface CreditsStore extends LedgerReader {
   renewLeases(renewals: readonly LeaseRenewal[], leaseMs: number): Promise<{ resolved: string[] }>;
   /**
    * Resolves up to `limit` holds with an expired lease, or any open ones if forced.
-   * An advisory lock lets one replica run.
+   * An advisory lock lets only one replica recover holds at a time; the others return none.
    */
   recover(options: { isForced: boolean; limit: number }): Promise<Verdict[]>;
   /** Marks an open hold as sent and renews its lease; null when it is resolved. */
@@ -127,9 +127,9 @@ export interface CreditsStore extends LedgerReader {
   findAccount(userId: string, within?: Sql): Promise<Account | null>;
   listAccounts(
     filter: { bureauId: string | undefined },
-    place: { after: string | null; limit: number },
+    page: { after: string | null; limit: number },
   ): Promise<Account[]>;
-  listChanges(userId: string, place: { before: ChangeCursor | null; limit: number }): Promise<Change[]>;
+  listChanges(userId: string, page: { before: ChangeCursor | null; limit: number }): Promise<Change[]>;
   /** Deletes up to `limit` resolved holds older than `days`. Returns the number of deleted rows. */
   dropOldHolds(days: number, limit: number): Promise<number>;
 }
@@ -184,7 +184,8 @@ async function applyOperations(
   const verdicts = new Map(rows.map(({ op, ...verdict }) => [op, verdict]));
   return operations.map((_, op) => {
     const verdict = verdicts.get(op);
-    if (verdict === undefined) throw new Error('An operation on the ledger has no answer.');
+    if (verdict === undefined)
+      throw new Error('The function credits_apply returned no row for an operation.');
     return verdict;
   });
 }

@@ -1,5 +1,5 @@
 // Consistency check of the ledger: balances against entries, holds and allotments, charges
-// against holds and usage. It reads in chunks of 1,000 rows beside normal traffic and
+// against holds and usage. It reads in chunks of 1,000 rows while calls continue, and
 // names each inconsistent row.
 
 export interface LedgerFault {
@@ -38,13 +38,13 @@ const maximumMismatches = 100;
  */
 export type ReadChunk = (
   part: LedgerPart,
-  place: { after: string | null; size: number; days: number },
+  range: { after: string | null; size: number; days: number },
 ) => Promise<LedgerFault[]>;
 
 export interface LedgerReader {
   /**
-   * Runs the work on a connection of its own with a long statement timeout; on
-   * PostgreSQL all chunks are of one REPEATABLE READ snapshot.
+   * Runs the work on a connection of its own with a long statement timeout; on PostgreSQL all
+   * chunks read from one REPEATABLE READ snapshot.
    */
   withVerification<T>(work: (readChunk: ReadChunk) => Promise<T>): Promise<T>;
 }
