@@ -19,8 +19,8 @@ export function createAgent(
   }: { timeouts: { connectMs: number }; proxies: Proxies; publicAddressesOnly?: boolean },
 ): Undici.Dispatcher {
   const isProxied = https !== undefined || http !== undefined;
-  // With a proxy, the proxy resolves names, so requests to public addresses must not
-  // bypass it (noProxy below).
+  // A proxy resolves names itself, so the lookup guard has no effect. Requests that are restricted
+  // to public addresses must then not bypass the proxy, hence the empty `noProxy` below.
   const lookupGuard = publicAddressesOnly && !isProxied ? { lookup: publicLookup } : {};
   const options: Undici.Agent.Options = {
     connect: { timeout: timeouts.connectMs, ...lookupGuard },
@@ -28,8 +28,8 @@ export function createAgent(
     keepAliveTimeout: 30_000,
   };
   if (!isProxied) return new undici.Agent(options);
-  // Empty strings for absent settings: for undefined the agent would read the
-  // process's environment.
+  // Absent settings are empty strings: for undefined values the agent would read the environment
+  // variables of the process instead.
   return new undici.EnvHttpProxyAgent({
     ...options,
     httpsProxy: https ?? '',

@@ -11,7 +11,9 @@ import { topLevelMembers } from './json-members.ts';
 export interface ConverseFrame {
   /** The whole frame with its checksums. */
   bytes: Buffer;
-  /** Whether it completes the answer or a part of it, after which the usage may follow. */
+  /**
+   * Whether the frame completes the answer or one of its parts; a frame with the usage may follow.
+   */
   completesAnswer: boolean;
 }
 
@@ -21,7 +23,7 @@ const checksumBytes = 4;
 const minimumBytes = preludeBytes + checksumBytes;
 
 /**
- * The frames up to the one with the usage, grouped as they arrived. Throws a Problem for an
+ * The frames up to the frame with the usage, grouped as they arrived. Throws a Problem for an
  * exception of the provider, for a frame that is damaged or too long, and for a connection that
  * closes before `messageStop`.
  */
@@ -56,7 +58,7 @@ export async function* readConverseFrames(
   if (!hasStopped || splitter.bufferedBytes > 0) throw truncatedProblem();
 }
 
-/** Splits pieces into frames by their lengths, and buffers an unfinished one. */
+/** Splits the pieces of a body into frames by their lengths, and buffers an unfinished frame. */
 class FrameSplitter {
   readonly #maxBytes: number;
   // The pieces are joined once, when a frame is complete: joining at each piece would be quadratic.
@@ -76,14 +78,14 @@ class FrameSplitter {
     this.#length += piece.byteLength;
   }
 
-  /** Undefined without a further whole frame. Throws a Problem for a wrong length. */
+  /** The next whole frame, if it has arrived. Throws a Problem for an invalid length. */
   next(): Buffer | undefined {
     if (this.#length < preludeBytes) return undefined;
-    const totalLength = this.#first(preludeBytes).readUInt32BE(0);
+    const totalLength = this.#joinFirst(preludeBytes).readUInt32BE(0);
     if (totalLength < minimumBytes || totalLength > this.#maxBytes)
       throw invalidData('sent an event that is too long or damaged');
     if (this.#length < totalLength) return undefined;
-    const bytes = this.#first(totalLength);
+    const bytes = this.#joinFirst(totalLength);
     const remainingBytes = bytes.subarray(totalLength);
     this.#pieces[0] = remainingBytes;
     if (remainingBytes.length === 0) this.#pieces.shift();
@@ -91,16 +93,18 @@ class FrameSplitter {
     return bytes.subarray(0, totalLength);
   }
 
-  /** The first piece, joined with further ones until it has as many bytes. */
-  #first(count: number): Buffer {
+  /**
+   * The first buffered piece, joined with the following pieces until it has at least `count` bytes.
+   */
+  #joinFirst(count: number): Buffer {
     let length = 0;
-    let pieces = 0;
+    let pieceCount = 0;
     while (length < count) {
-      length += this.#pieces[pieces]?.length ?? 0;
-      pieces += 1;
+      length += this.#pieces[pieceCount]?.length ?? 0;
+      pieceCount += 1;
     }
-    const headBytes = pieces === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces.slice(0, pieces));
-    this.#pieces.splice(0, pieces, headBytes as Buffer);
+    const headBytes = pieceCount === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces.slice(0, pieceCount));
+    this.#pieces.splice(0, pieceCount, headBytes as Buffer);
     return headBytes as Buffer;
   }
 }
@@ -127,7 +131,7 @@ const stringType = 7;
 // length), time and UUID.
 const valueBytes: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
-/** The headers that are texts. Throws a Problem for headers that end within one. */
+/** The headers with string values. Throws a Problem when the bytes end within a header. */
 function readHeaders(bytes: Buffer): Map<string, string> {
   const headers = new Map<string, string>();
   let offset = 0;
@@ -145,7 +149,8 @@ function readHeaders(bytes: Buffer): Map<string, string> {
   return headers;
 }
 
-// The HTTP statuses of the exceptions, so that one before the first word is retried by its status.
+// The HTTP statuses of the exceptions: an exception before the first byte is retried if its status
+// is transient.
 const statusOfException: Readonly<Record<string, number>> = {
   internalserverexception: 500,
   modelstreamerrorexception: 424,

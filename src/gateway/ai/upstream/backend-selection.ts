@@ -10,10 +10,10 @@ export interface EndpointBreakers {
   breakerOf(backend: Pick<Backend, 'baseUrl'>): Breaker;
 }
 
-/** The members of a call on which the choice depends. */
+/** What the choice depends on in a call. */
 export interface SelectionCall {
   model: CatalogModel;
-  /** Whether no fallback follows, so that a long wait is worth it. */
+  /** Whether no fallback follows: the call then waits even for a backend that cools down. */
   isLast: boolean;
   /** The hash of the call's session; called only where there are several keys or endpoints. */
   session?: (() => number | undefined) | undefined;
@@ -28,7 +28,7 @@ export interface PermittedBackend {
   permit: Permit;
 }
 
-/** The backends of one call: which one is next, and which ones have failed. */
+/** Chooses the backends of one call in turn, and remembers which of them have failed. */
 export class BackendSelection {
   readonly #pool: BackendPool;
   readonly #breakers: EndpointBreakers;
@@ -64,8 +64,8 @@ export class BackendSelection {
   }
 
   /**
-   * Takes a permit for the first choice with one. `openBits` are the backends
-   * whose breaker is open.
+   * Acquires a permit for the first choice whose breaker grants one. `openBits` are the backends
+   * whose breakers have refused, for the next choice to exclude.
    */
   #acquire(choose: (openBits: number) => Backend | undefined): {
     permit?: PermittedBackend;
@@ -83,8 +83,8 @@ export class BackendSelection {
   }
 
   /**
-   * A ready backend; one that has failed in this call only when there is no other, and one that
-   * cools down only when no fallback is left.
+   * A ready backend, preferably one that has not failed in this call. Only when no fallback is
+   * left, also a backend that still cools down.
    */
   #choose(openBits: number): Backend | undefined {
     const pool = this.#pool;
@@ -96,7 +96,10 @@ export class BackendSelection {
     );
   }
 
-  /** The model's limit, where the call could go to another backend or model after it. */
+  /**
+   * The model's limit on the time to first content, if another backend or model could then take
+   * over.
+   */
   firstContentMs(backend: Backend): number | undefined {
     const { model, streams, isLast } = this.#call;
     const seconds = streams === true ? model.first_content_s : undefined;

@@ -14,9 +14,9 @@ export type CoolingReason = 'rate_limited' | 'key_refused' | 'payment_required';
 /** One endpoint of a provider with one of its keys, or with its credentials. */
 export class Backend {
   readonly id: string;
-  /** The variable of the key, or of the secret of the credentials. */
+  /** The environment variable of the key, or of the secret of the credentials. */
   readonly keyEnv: string | undefined;
-  /** All variables that calls need. */
+  /** All environment variables that a call needs. */
   readonly envs: readonly string[];
   /** Undefined for the provider's own address. */
   readonly baseUrl: string | undefined;
@@ -64,11 +64,11 @@ export class BackendState {
   /** Cool-downs in a row, without a successful call in between. */
   strikes = 0;
   cooling: Cooling | undefined;
-  /** Its score for turns among equally loaded backends (smooth weighted round robin). */
+  /** The score by which equally loaded backends take turns (smooth weighted round robin). */
   turn = 0;
 }
 
-/** A backend for the operator. It names the key by its environment variable only. */
+/** What an operator sees of a backend. Names the key's environment variable, never the key. */
 export interface BackendReport {
   provider: string;
   keyEnv: string | undefined;
@@ -84,7 +84,7 @@ export interface BackendReport {
 
 export interface Backends {
   poolOf(entry: ProviderEntry): BackendPool;
-  /** The backend with the id; the first usable one when there is none. */
+  /** The backend with the id; without such a backend, the first whose key is set. */
   find(entry: ProviderEntry, id: string | undefined): Backend;
 }
 
@@ -103,8 +103,8 @@ const longestRetryAfterMs = 300_000;
 const loadFactor = 1.25;
 // Below this many calls a session stays, however small the share of its backend is.
 const minimumLimit = 4;
-// Each change of the models file may add some. When they are cleared, pools in use keep theirs; only
-// the pools of the next models file start without earlier counts and cool-downs.
+// A new models file may add states. When they are cleared, the pools in use keep their states; only
+// the pools of the next models file start without the earlier counts and cool-downs.
 const maximumStates = 1_000;
 
 export function createBackends({ env, clock }: BackendsOptions): Backends {
@@ -125,7 +125,8 @@ export function createBackends({ env, clock }: BackendsOptions): Backends {
     let pool = pools.get(entry);
     if (pool === undefined) {
       const backends = keysAtEndpoints(entry).map(
-        (item, index) => new Backend(item, 1 << index, stateOf(`${entry.id} ${backendId(item)}`)),
+        (keyAtEndpoint, index) =>
+          new Backend(keyAtEndpoint, 1 << index, stateOf(`${entry.id} ${backendId(keyAtEndpoint)}`)),
       );
       pool = new BackendPool(entry.id, backends, { env, clock });
       pools.set(entry, pool);
@@ -148,7 +149,7 @@ function backendId({ keyEnv = '', baseUrl = '' }: Pick<KeyAtEndpoint, 'keyEnv' |
 
 export class BackendPool {
   readonly backends: readonly Backend[];
-  /** Whether there is a choice. A single backend never cools down. */
+  /** Whether calls are shared between several backends. A single backend never cools down. */
   readonly isShared: boolean;
   readonly #provider: string;
   readonly #env: BackendsOptions['env'];
@@ -199,8 +200,8 @@ export class BackendPool {
   }
 
   /**
-   * The first backend whose key is set, for calls outside of the choice, such as
-   * a check of the provider.
+   * The first backend whose key is set, for requests that are not balanced, such as a check of the
+   * provider.
    */
   firstUsable(): Backend {
     return this.backends.find((backend) => this.hasKey(backend)) ?? (this.backends[0] as Backend);
@@ -227,8 +228,8 @@ export class BackendPool {
   }
 
   /**
-   * Ends the cool-down, unless the successful call was sent before it began: that call shows nothing
-   * of the key since then.
+   * Ends the cool-down, unless the successful call was sent before the cool-down began: such a call
+   * does not show that the key works again.
    */
   recordSuccess({ state }: Backend, sentMs = this.#clock.monotonicMs()): void {
     if (state.cooling !== undefined && sentMs < state.cooling.sinceMs) return;
@@ -250,8 +251,8 @@ export class BackendPool {
   }
 
   /**
-   * Starts a cool-down. A call that was sent before the current one began, and fails only now, is
-   * another sign of the same limit or refusal: it is no further strike, and can extend the current
+   * Starts a cool-down. A call that was sent before the current cool-down began, and fails only
+   * now, hit the same limit or refusal: it is not a further strike, and can extend the current
    * cool-down but not shorten it.
    */
   #cool(
@@ -301,11 +302,13 @@ export class BackendPool {
 
   #isCooling({ keyEnv, state: { cooling } }: Backend): boolean {
     if (cooling === undefined || this.#clock.monotonicMs() >= cooling.untilMs) return false;
-    // Another key in the same variable starts without the cool-down of the former one.
+    // A new key in the same variable does not inherit the cool-down of the former key.
     return keyEnv === undefined || this.#env.get(keyEnv) === cooling.secret;
   }
 
-  /** The least outstanding calls by weight; equal ones take turns by weight. */
+  /**
+   * The backend with the fewest outstanding calls per weight; equally loaded backends take turns.
+   */
   #leastLoaded(readyBits: number): Backend {
     let leastLoad = Infinity;
     for (const backend of this.backends)
@@ -323,8 +326,8 @@ export class BackendPool {
   }
 
   /**
-   * The highest score of the session among the backends with room. The limits add up to more
-   * than all calls, so one always has room.
+   * The backend with the session's highest score among the backends below their limits. The limits
+   * add up to more than all calls, so there always is one.
    */
   #ofSession(session: number, readyBits: number, callsPerWeight: number): Backend {
     let bestBackend: Backend | undefined;
@@ -347,7 +350,7 @@ function loadOf({ state, weight }: Backend): number {
   return state.outstanding / weight;
 }
 
-/** The end of its cool-down; 0 without one. */
+/** When the backend's cool-down ends; 0 when it has none. */
 function coolingEndMs({ state }: Backend): number {
   return state.cooling?.untilMs ?? 0;
 }
@@ -368,7 +371,7 @@ export function coolingReason(failure: Problem): CoolingReason | undefined {
   return reason ?? (isRefused ? 'key_refused' : undefined);
 }
 
-/** `strikes` are the cool-downs in a row with this one. */
+/** `strikes` is the number of cool-downs in a row, including this one. */
 function coolingMs(reason: CoolingReason, strikes: number, failure: Problem): number {
   const { retryAfterMs } = (failure.cause ?? {}) as { retryAfterMs?: unknown };
   if (reason === 'rate_limited' && typeof retryAfterMs === 'number')

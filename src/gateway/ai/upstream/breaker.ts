@@ -1,18 +1,17 @@
-// Circuit breaker for one model of one provider: it opens after enough failures, and
-// after a pause lets one call pass as a probe. It counts what its callers report and does
-// not know why a call failed.
+// Circuit breaker for one model at one endpoint of its provider: it opens after enough failures,
+// and after a pause lets one call pass as a probe. Its callers decide what counts as a failure.
 import type { Clock } from '../../../kernel/clock.ts';
 
 export interface BreakerSettings {
   /** Opens after this many failures in a row. */
   consecutiveFailures: number;
   /**
-   * Opens also at this share of failures among at least `windowCalls` calls in the last `windowMs`.
+   * Opens too when this share of at least `windowCalls` calls in the last `windowMs` has failed.
    */
   failureShare: number;
   windowCalls: number;
   windowMs: number;
-  /** From opening to the probe. */
+  /** How long the breaker stays open before a call may probe the provider. */
   openMs: number;
 }
 
@@ -24,7 +23,7 @@ export const defaultBreakerSettings: BreakerSettings = {
   openMs: 15_000,
 };
 
-/** Allows one call. The caller calls exactly one of the methods when the outcome is known. */
+/** Allows one call. Its holder calls exactly one of the methods when the outcome is known. */
 export interface Permit {
   recordSuccess(): void;
   recordFailure(): void;
@@ -38,7 +37,9 @@ export interface Permit {
 export interface Breaker {
   /** Undefined while the breaker is open. */
   tryAcquire(): Permit | undefined;
-  /** Records a failure after the call had counted as a success, such as a stream that broke off. */
+  /**
+   * Records the failure of a call that had counted as a success, such as a stream that broke off.
+   */
   recordLateFailure(): void;
   /** Time to the next probe; 0 while closed. */
   waitMs(): number;
@@ -115,7 +116,7 @@ function startProbe(breaker: BreakerState): Permit {
       open(breaker);
       breaker.onChange(true);
     },
-    // The next call may probe at once.
+    // The probe told nothing, so the next call may probe at once.
     release() {
       breaker.current = beforeProbe;
     },
@@ -138,11 +139,11 @@ function createFailureWindow({ clock, settings }: Pick<BreakerOptions, 'clock' |
 
   return {
     count({ isFailure }: { isFailure: boolean }): void {
-      const now = clock.monotonicMs();
-      slots = slots.filter((slot) => now - slot.startedMs < settings.windowMs);
+      const nowMs = clock.monotonicMs();
+      slots = slots.filter((slot) => nowMs - slot.startedMs < settings.windowMs);
       let slot = slots.at(-1);
-      if (slot === undefined || now - slot.startedMs >= slotMs) {
-        slot = { startedMs: now, calls: 0, failures: 0 };
+      if (slot === undefined || nowMs - slot.startedMs >= slotMs) {
+        slot = { startedMs: nowMs, calls: 0, failures: 0 };
         slots.push(slot);
       }
       slot.calls += 1;

@@ -19,7 +19,7 @@ export interface UpstreamRequest {
   apiKey: string | undefined;
   /** The header for the key; `authorization` with a bearer token by default. */
   keyHeader?: 'authorization' | 'x-api-key' | 'x-goog-api-key' | undefined;
-  /** Replaces the header of the key for signed requests and those with a token. */
+  /** Creates headers in place of the key's header, for signatures and short-lived tokens. */
   authorizer?: Authorizer | undefined;
   /** Headers of the format, such as its version, or its media type if that is not JSON. */
   headers?: Readonly<Record<string, string>> | undefined;
@@ -41,7 +41,7 @@ export interface UpstreamRequest {
   allowRedirect?: boolean | undefined;
   /** Overrides the idle timeout for this model. */
   idleMs?: number | undefined;
-  /** Time left to the first byte, if an earlier attempt has used some of it. */
+  /** Time left until the first byte must arrive, if an earlier attempt has used some of it. */
   firstMs?: number | undefined;
   signal: AbortSignal;
 }
@@ -69,8 +69,8 @@ export interface Upstream {
    */
   send(request: UpstreamRequest): Promise<UpstreamAnswer>;
   /**
-   * The Problem for an error that a provider reports inside of a successful
-   * answer, as for an error status.
+   * The Problem for an error that a provider reports inside of a successful answer: the same as for
+   * a response with this error status.
    */
   toProblem(
     request: Pick<UpstreamRequest, 'url' | 'apiKey' | 'authorizer'>,
@@ -226,8 +226,8 @@ async function readErrorResponse(
 }
 
 /**
- * The headers of the key or of the authorizer. Waits for a token no longer than
- * the request may take.
+ * The headers with the key, or the headers of the authorizer. Stops waiting for a token when the
+ * request is aborted or its deadline passes.
  */
 async function createCredentialHeaders(
   { apiKey, keyHeader = 'authorization', authorizer, url, method = 'POST', body }: UpstreamRequest,
@@ -235,7 +235,7 @@ async function createCredentialHeaders(
 ): Promise<Record<string, string>> {
   if (authorizer !== undefined) {
     const headers = authorizer.headers({ url, method, body, apiKey });
-    // `head` rejects when the caller leaves or a deadline passes; nothing is sent before.
+    // The request is sent after this, so `head` can only reject: on an abort or a missed deadline.
     return headers instanceof Promise ? Promise.race([headers, response.head().then(() => ({}))]) : headers;
   }
   if (apiKey === undefined) return {};
@@ -252,7 +252,7 @@ function secretsHider(
   return (text) => hide(removeAll(text, [apiKey, ...secrets, host, hostname]));
 }
 
-/** The target of a request in the form for the dispatcher. */
+/** The URL of a request, split as the dispatcher expects it. */
 interface Target {
   origin: string;
   path: string;
@@ -275,7 +275,8 @@ function createTargets() {
         );
       const { origin, pathname, search } = new URL(url);
       const target = { origin, path: pathname + search };
-      // Links to results differ for each call, so start over when they fill the map.
+      // Links to the results of jobs differ for each call, so clear the map when they have filled
+      // it.
       if (targets.size >= maximumTargets) targets.clear();
       targets.set(url, target);
       return target;
@@ -290,7 +291,7 @@ interface Dispatchers {
   close(): Promise<unknown>;
 }
 
-// Loads undici at the first request: it is the slowest import of a start, and
+// Loads undici with the first request: it would be the slowest import when the process starts, and
 // local models do not need it.
 function createDispatchers(options: UpstreamOptions) {
   let dispatchersPromise: Promise<Dispatchers> | undefined;

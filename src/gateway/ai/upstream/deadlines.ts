@@ -1,13 +1,13 @@
-// Deadlines of one request to a provider: to the first byte, between two pieces, and
-// over all. Each aborts its response.
+// Deadlines of one request to a provider: for its first byte, for the pause between two pieces, and
+// for the whole request. A missed deadline aborts the response.
 import { timeoutProblem } from './provider-error.ts';
 
 /** Limits of one request to a provider, in milliseconds. */
 export interface Timeouts {
   connectMs: number;
-  /** To the first byte of a streamed answer's body. */
+  /** Until the first byte of a streamed answer's body. */
   firstByteMs: number;
-  /** To the first byte of an answer that is not streamed. */
+  /** Until the first byte of an answer that is not streamed. */
   answerMs: number;
   /** The limit between two pieces of a body. */
   idleMs: number;
@@ -23,22 +23,22 @@ export const defaultTimeouts: Timeouts = {
   streamMs: 1_800_000,
 };
 
-/** The response, which the deadlines and the caller can abort. */
+/** The response of the request, which a missed deadline or the caller aborts. */
 interface Abortable {
   abort(reason: unknown): void;
 }
 
 export interface DeadlineOptions {
   streams: boolean;
-  /** Time left to the first byte, if an earlier attempt has used some of it. */
+  /** Time left until the first byte must arrive, if an earlier attempt has used some of it. */
   firstMs?: number | undefined;
   /** Overrides the idle timeout. */
   idleMs?: number | undefined;
-  /** The caller's. */
+  /** Aborted when the caller disconnects. */
   signal: AbortSignal;
 }
 
-/** A class, because one is created for every call and methods on the prototype are not. */
+/** A class rather than a closure: its methods are not allocated again for every call. */
 export class Deadlines {
   readonly #response: Abortable;
   readonly #signal: AbortSignal;
@@ -48,14 +48,14 @@ export class Deadlines {
   readonly #onCallerAbort = () => this.abort(this.#signal.reason);
   readonly #onTimeout = () => this.abort(timeoutProblem());
   readonly #onIdle = () => {
-    if (this.#isAwaited) this.#onTimeout();
+    if (this.#isWaiting) this.#onTimeout();
   };
-  /** The timer of the first byte, and from then on of the whole request. */
+  /** The timer for the first byte; from the first wait after it on, for the whole request. */
   #timer: NodeJS.Timeout | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   // The idle timeout applies only while the gateway waits for the provider; a slow
   // reader does not count as a silent provider.
-  #isAwaited = false;
+  #isWaiting = false;
 
   constructor(
     { streams, firstMs, idleMs, signal }: DeadlineOptions,
@@ -82,9 +82,11 @@ export class Deadlines {
     this.#timer = undefined;
   }
 
-  /** The reader calls it before each wait for a further piece. */
+  /**
+   * Called by the reader before each wait for a further piece; the first call starts its timers.
+   */
   startWait(): void {
-    this.#isAwaited = true;
+    this.#isWaiting = true;
     if (this.#idleTimer !== undefined) return void this.#idleTimer.refresh();
     this.#idleTimer = setTimeout(this.#onIdle, this.#idleMs);
     const restMs = Math.max(this.#streamMs - (performance.now() - this.#startedMs), 1);
@@ -93,7 +95,7 @@ export class Deadlines {
   }
 
   endWait(): void {
-    this.#isAwaited = false;
+    this.#isWaiting = false;
   }
 
   /** Stops the timers; call it when the request has ended. */

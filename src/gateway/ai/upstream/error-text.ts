@@ -1,6 +1,6 @@
-// Redacts errors inside of successful answers, such as a response whose generation
-// failed. As with error responses, the provider's message passes only where the
-// caller can act on it, and never with keys and addresses.
+// Redacts errors inside of successful answers, such as a response whose generation failed. As in
+// error responses, callers see the provider's message only if they can act on it, and always
+// without keys and addresses.
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { topLevelMembers, type Edit, type Member } from './json-members.ts';
 
@@ -28,11 +28,14 @@ export function redactErrorEdits(
 function redactError(json: string, redact: (text: string) => string): { code: string; message: string } {
   const { code, message, param } = parseError(json);
   const errorCode = typeof code === 'string' && code !== '' ? redact(code) : 'server_error';
-  const text =
-    typeof message === 'string' && message.trim() !== '' && !providerFailure.test(errorCode)
-      ? redact(message)
-      : defaultMessage;
-  return { code: errorCode, message: text, ...(typeof param === 'string' ? { param: redact(param) } : {}) };
+  const isActionable =
+    typeof message === 'string' && message.trim() !== '' && !providerFailure.test(errorCode);
+  const errorMessage = isActionable ? redact(message) : defaultMessage;
+  return {
+    code: errorCode,
+    message: errorMessage,
+    ...(typeof param === 'string' ? { param: redact(param) } : {}),
+  };
 }
 
 function parseError(json: string): { code?: unknown; message?: unknown; param?: unknown } {

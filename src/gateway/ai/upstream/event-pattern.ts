@@ -5,7 +5,7 @@ import { isUtf8 } from 'node:buffer';
 import type { EventText } from './event-texts.ts';
 import type { Member } from './json-members.ts';
 
-/** A matching event, by the offset of its end and the bytes of its text. */
+/** A matching event: the offset of its end, and the length of its text in bytes. */
 export interface EventMatch {
   end: number;
   textBytes: number;
@@ -43,7 +43,7 @@ export class EventPattern {
       padding === undefined ? [text] : [text, { start: padding.start + 1, end: padding.end - 1 }];
   }
 
-  /** The pattern of an event with one text; undefined for any other. */
+  /** The pattern of an event with exactly one text; undefined for an event with none or several. */
   static of(
     bytes: Buffer,
     members: readonly Member[],
@@ -51,14 +51,14 @@ export class EventPattern {
   ): EventPattern | undefined {
     const [text, secondText] = texts;
     if (text === undefined || secondText !== undefined) return undefined;
-    // With other line ends, a part of the event's end may still be in the next piece of the stream.
+    // With other line ends, the LF of the last CRLF may still be in the next piece of the stream.
     const endsWithLines = bytes.at(-1) === lf && bytes.at(-2) === lf;
     return endsWithLines ? new EventPattern(bytes, members, text) : undefined;
   }
 
   /**
-   * The offset at which the text begins. Offsets of members before it hold for every event of the
-   * pattern.
+   * The offset at which the text begins. Members before this offset have the same offsets in every
+   * event that matches the pattern.
    */
   get textStart(): number {
     return (this.#ranges[0] as TextRange).start;
@@ -70,20 +70,20 @@ export class EventPattern {
    */
   match(source: Buffer, matchStart: number): EventMatch | undefined {
     let offset = matchStart;
-    let copiedTo = 0;
+    let comparedTo = 0;
     let textBytes = -1;
     for (const { start, end } of this.#ranges) {
-      const length = start - copiedTo;
-      if (!this.#isSame(source, offset, copiedTo, length)) return undefined;
+      const length = start - comparedTo;
+      if (!this.#isSame(source, offset, comparedTo, length)) return undefined;
       offset += length;
-      copiedTo = end;
+      comparedTo = end;
       const textEnd = plainTextEnd(source, offset);
       if (textEnd < 0) return undefined;
       if (textBytes < 0) textBytes = textEnd - offset;
       offset = textEnd;
     }
-    const length = this.bytes.length - copiedTo;
-    return this.#isSame(source, offset, copiedTo, length) ? { end: offset + length, textBytes } : undefined;
+    const length = this.bytes.length - comparedTo;
+    return this.#isSame(source, offset, comparedTo, length) ? { end: offset + length, textBytes } : undefined;
   }
 
   #isSame(source: Buffer, offset: number, patternOffset: number, length: number): boolean {

@@ -5,7 +5,7 @@ import type { EventPattern } from './event-pattern.ts';
 const lf = 0x0a;
 const cr = 0x0d;
 
-/** Splits pieces of a stream into whole events, and buffers an unfinished one. */
+/** Splits the pieces of a stream into whole events, and buffers an unfinished event. */
 export class EventSplitter {
   #piece: Buffer = Buffer.alloc(0);
   /** Where the next event begins in the piece. */
@@ -14,8 +14,8 @@ export class EventSplitter {
   // quadratic.
   #buffered: Buffer[] = [];
   #bufferedLength = 0;
-  #lineIsEmpty = true;
-  #lastWasCr = false;
+  #isLineEmpty = true;
+  #wasLastCr = false;
 
   /** Takes the next piece; `next` must have returned undefined for the previous one. */
   feed(piece: Uint8Array): void {
@@ -33,35 +33,35 @@ export class EventSplitter {
     const bytes = this.#piece;
     for (let offset = this.#start; offset < bytes.length; offset += 1) {
       const byte = bytes[offset];
-      if (byte === lf && this.#lastWasCr) {
+      if (byte === lf && this.#wasLastCr) {
         // The LF of a CRLF; its CR has already ended the line.
-        this.#lastWasCr = false;
+        this.#wasLastCr = false;
         continue;
       }
-      this.#lastWasCr = byte === cr;
+      this.#wasLastCr = byte === cr;
       if (byte !== lf && byte !== cr) {
-        this.#lineIsEmpty = false;
+        this.#isLineEmpty = false;
         continue;
       }
-      if (!this.#lineIsEmpty) {
-        this.#lineIsEmpty = true;
+      if (!this.#isLineEmpty) {
+        this.#isLineEmpty = true;
         continue;
       }
       // An empty line ends the event. It includes the LF of a CRLF if that is in this piece.
       const isCrlf = byte === cr && bytes[offset + 1] === lf;
-      if (isCrlf) this.#lastWasCr = false;
+      if (isCrlf) this.#wasLastCr = false;
       return this.#take(isCrlf ? offset + 2 : offset + 1);
     }
     this.#bufferRest();
     return undefined;
   }
 
-  /** The next event if it is one of the pattern. */
+  /** The next event if it matches the pattern. */
   nextLike(pattern: EventPattern): { bytes: Buffer; textBytes: number } | undefined {
     if (this.#bufferedLength > 0) return undefined;
     const match = pattern.match(this.#piece, this.#start);
     if (match === undefined) return undefined;
-    this.#lastWasCr = false;
+    this.#wasLastCr = false;
     return { bytes: this.#take(match.end), textBytes: match.textBytes };
   }
 

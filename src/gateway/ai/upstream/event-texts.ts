@@ -1,4 +1,5 @@
-// Finds the texts of a model in the bytes of an event or an answer, without parsing them.
+// Finds the strings that a model has written in the bytes of an event or an answer, without parsing
+// the JSON.
 import type { Member } from './json-members.ts';
 
 /** One text: the offsets between its quotes, and its length as unescaped UTF-8. */
@@ -20,7 +21,7 @@ const textMember =
 const reasoningMember = /^(?:reasoning|thinking)/;
 
 /**
- * The texts in those of the members that may hold them. `siblings` are all members of the event.
+ * The texts in the members that `textMembers` names. `siblings` are all members of the event.
  */
 export function findTexts(
   bytes: Buffer,
@@ -30,21 +31,21 @@ export function findTexts(
   const texts: EventText[] = [];
   for (const member of siblings) {
     if (!textMembers.includes(member.name)) continue;
-    if (bytes[member.start] === quote) texts.push(plainDelta(bytes, member, siblings));
-    else addNested(texts, bytes, member);
+    if (bytes[member.start] === quote) texts.push(readPlainDelta(bytes, member, siblings));
+    else addNestedTexts(texts, bytes, member);
   }
   return texts;
 }
 
-/** A delta that is a plain string; the event's type says whether it is reasoning. */
-function plainDelta(bytes: Buffer, { start, end }: Member, siblings: readonly Member[]): EventText {
+/** A delta that is a plain string; the event's type shows whether it is reasoning. */
+function readPlainDelta(bytes: Buffer, { start, end }: Member, siblings: readonly Member[]): EventText {
   const type = siblings.find(({ name }) => name === 'type');
   const isReasoning =
     type !== undefined && bytes.toString('latin1', type.start, type.end).includes('reasoning');
   return { start: start + 1, end: end - 1, bytes: readText(bytes, start + 1).bytes, isReasoning };
 }
 
-function addNested(texts: EventText[], bytes: Buffer, { start, end }: Member): void {
+function addNestedTexts(texts: EventText[], bytes: Buffer, { start, end }: Member): void {
   const source = bytes.toString('latin1', start, end);
   let hasReasoning = false;
   textMember.lastIndex = 0;

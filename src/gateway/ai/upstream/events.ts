@@ -10,8 +10,8 @@ import { topLevelMembers, type Member, type Members } from './json-members.ts';
 import { textForLog } from './provider-error.ts';
 
 /**
- * The data of an event: a JSON object by its members and texts, the object of an
- * earlier event with another text of this many bytes, `[DONE]`, or none (a comment).
+ * The data of an event: a JSON object (`object`), an object that equals that of an earlier event
+ * but for its text, which has this many bytes (`like`), `[DONE]`, or no data, as in a comment.
  */
 export type EventData =
   | { kind: 'object'; members: readonly Member[]; texts: readonly EventText[] }
@@ -26,7 +26,7 @@ export interface ProviderEvent {
   data: EventData;
   /** Whether the stream ends with this event. */
   isEnd?: boolean;
-  /** Whether the event is an end that reports a failed answer. */
+  /** Whether the event ends the stream and reports that the answer failed. */
   hasFailed?: boolean;
 }
 
@@ -90,9 +90,8 @@ class EventReader {
 }
 
 /**
- * The events of a provider's stream up to its end, grouped as they arrived. Throws a Problem
- * for an error event, for data that is not of the format, and for a connection that closes
- * before the stream's end.
+ * The events of a provider's stream up to its end, grouped as they arrived. Throws a Problem for an
+ * error event, for invalid data, and for a connection that closes before the stream has ended.
  */
 export async function* readProviderEvents(
   body: AsyncIterable<Uint8Array>,
@@ -127,15 +126,15 @@ export async function* readProviderEvents(
     if (isEnded) return;
     if (failure !== undefined) throw failure;
   }
-  const isCut = reader.bufferedBytes > 0;
-  const lastPart = lastEvent(reader, endRule);
-  if (lastPart !== undefined) yield [lastPart];
-  else if (!mayEnd || isCut) throw truncatedProblem();
+  const hasUnfinishedEvent = reader.bufferedBytes > 0;
+  const lastEvent = readUnterminatedEnd(reader, endRule);
+  if (lastEvent !== undefined) yield [lastEvent];
+  else if (!mayEnd || hasUnfinishedEvent) throw truncatedProblem();
 }
 
-// Some servers omit the empty line after their last event. The event counts if it is
-// the end of the format; otherwise the stream was cut.
-function lastEvent(reader: EventReader, rule: EndRule): ProviderEvent | undefined {
+// Some servers omit the empty line after their last event. The buffered event is accepted if it
+// ends the stream by the format's rule; otherwise the stream was cut.
+function readUnterminatedEnd(reader: EventReader, rule: EndRule): ProviderEvent | undefined {
   if (reader.bufferedBytes === 0) return undefined;
   try {
     reader.feed(Buffer.from('\n\n'));
@@ -166,8 +165,8 @@ function classify(
 ): 'end' | 'failed end' | 'premature end' | 'finish reason' | 'error' | undefined {
   const { bytes, data } = event;
   if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
-  // `[DONE]` is not part of these formats; some servers send it after their end.
-  // Before that, clients would stop at it.
+  // `[DONE]` is not part of these formats, but some servers send it after the end. In the middle of
+  // a stream, clients would take it for the end.
   if (data.kind === 'done') return rule === 'gemini' ? undefined : 'premature end';
   if (data.kind !== 'object') return undefined;
   if (rule === 'gemini')
@@ -200,14 +199,16 @@ const completeTypes = new Set([
   'response.output_item.done',
 ]);
 
-/** Whether the event completes an answer or a part of it, after which the usage may follow. */
+/**
+ * Whether the event completes an answer or one of its parts; an event with the usage may follow.
+ */
 export function completesAnswer(event: ProviderEvent, rule: EndRule): boolean {
   if (event.data.kind !== 'object') return false;
   if (rule === 'done') return hasFinishReason(event.bytes);
   return rule !== 'gemini' && completeTypes.has(eventType(event));
 }
 
-// Every chunk has the member; it is a string only in the last chunk of a choice.
+// Every chunk has the member `finish_reason`; it is a string only in the last chunk of a choice.
 function hasFinishReason(bytes: Buffer): boolean {
   for (let offset = bytes.indexOf(reasonName); offset >= 0; offset = bytes.indexOf(reasonName, offset + 1)) {
     if (
@@ -296,8 +297,8 @@ export function invalidData(reason: string): Problem {
   return new Problem('upstream_failed', 'upstream_failed', `The model provider ${reason}.`);
 }
 
-// HTTP statuses of these error types, so that an error before the first byte can
-// be retried by its status.
+// The HTTP statuses of these error types: an error before the first byte is retried if its status
+// is transient.
 const statusOfType: Readonly<Record<string, number>> = {
   overloaded_error: 529,
   rate_limit_error: 429,

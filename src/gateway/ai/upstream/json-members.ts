@@ -1,6 +1,6 @@
-// Finds the top-level members of a JSON object by their offsets in the bytes, so that one
-// can be replaced and every other byte stays unchanged. It checks only as much of the
-// grammar as correct offsets need.
+// Finds the offsets of the top-level members of a JSON object, so that a member can be replaced
+// while every other byte stays unchanged. Checks only as much of the grammar as the offsets depend
+// on.
 
 /** A member and the offsets of its value without white space; `end` is exclusive. */
 export interface Member {
@@ -31,9 +31,9 @@ const closeBrace = 0x7d;
 const openBracket = 0x5b;
 const closeBracket = 0x5d;
 
-// Bounds for answers of providers; the contract pipeline bounds requests. 32 MiB can
-// hold ten million empty arrays, which take gigabytes when parsed. 32 MiB of log
-// probabilities have half as many objects as the bound.
+// Bounds for answers of providers; the contract pipeline bounds requests. An answer of 32 MiB could
+// have ten million empty arrays, which take gigabytes when parsed. The longest legitimate answers,
+// 32 MiB of log probabilities, have half as many objects as `maxContainers`.
 const maxMembers = 10_000;
 const maxDepth = 256;
 const maxContainers = 1_000_000;
@@ -76,8 +76,8 @@ export function topLevelMembers(bytes: Buffer, rangeStart = 0, rangeEnd = bytes.
 export type Span = Pick<Member, 'start' | 'end'>;
 
 /**
- * The items of the array between the offsets, by offsets; undefined if there is anything other than
- * one array.
+ * The offsets of the items of the array that begins at `rangeStart`; undefined if it is not a
+ * well-formed array. Bytes after its closing bracket are not checked.
  */
 export function arrayItems(bytes: Buffer, rangeStart: number, rangeEnd: number): Span[] | undefined {
   let offset = skipSpace(bytes, rangeStart, rangeEnd);
@@ -140,7 +140,7 @@ export interface EditedBytes {
   edits: readonly Edit[];
 }
 
-/** Applies the edits, which must not overlap; without edits the bytes are returned as they are. */
+/** Applies the edits, which must not overlap. Returns the same buffer when there are none. */
 export function applyEdits(bytes: Buffer, edits: readonly Edit[]): Buffer {
   return edits.length === 0 ? bytes : concatEdited([{ bytes, edits }]);
 }
@@ -200,7 +200,8 @@ function stringEnd(bytes: Buffer, start: number, end: number): number {
   }
 }
 
-// Whether an odd number of backslashes precedes the quote; none before `textStart` belongs to it.
+// Whether an odd number of backslashes precedes the quote. Backslashes before `textStart` do not
+// count: they belong to escapes that have been scanned.
 function isEscaped(bytes: Buffer, quoteAt: number, textStart: number): boolean {
   let start = quoteAt;
   while (start > textStart && bytes[start - 1] === backslash) start -= 1;
@@ -276,7 +277,7 @@ function literalEnd(bytes: Buffer, start: number, end: number): number {
   return offset === start ? -1 : offset;
 }
 
-// Unlike a member, an item may be followed by a closing bracket.
+// Like `valueEnd`, but the item may be followed by a closing bracket instead of a brace.
 function itemEnd(bytes: Buffer, span: { start: number; end: number; parts: { containers: number } }): number {
   const { start, end } = span;
   const firstByte = bytes[start];
@@ -293,7 +294,7 @@ function itemEnd(bytes: Buffer, span: { start: number; end: number; parts: { con
   return offset === start ? -1 : offset;
 }
 
-// Names are short and seldom escaped; JSON.parse decodes those that are.
+// Names are short and seldom escaped; JSON.parse decodes names with escapes.
 function memberName(bytes: Buffer, start: number, end: number): string | undefined {
   const knownName = commonName(bytes, start + 1, end - 1);
   if (knownName !== undefined) return knownName;
@@ -306,7 +307,8 @@ function memberName(bytes: Buffer, start: number, end: number): string | undefin
   }
 }
 
-// Names of nearly every event of a stream, so that not every event allocates new strings for them.
+// Member names in nearly every event of a stream: using these strings saves allocating new strings
+// for each event.
 const commonNames = Map.groupBy(
   [
     'id',

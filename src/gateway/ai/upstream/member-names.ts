@@ -3,8 +3,8 @@
 // compare after Unicode case folding (Go reads `ſtream` as `stream`).
 
 /**
- * The name without case, hyphens, underscores, spaces and invisible characters. All
- * forms of a name fold to one.
+ * The name without case, hyphens, underscores, spaces and invisible characters: all spellings of a
+ * name fold to the same string.
  */
 export function foldName(name: string): string {
   // Fast path: nearly all names are lower-case ASCII.
@@ -16,7 +16,7 @@ export function foldName(name: string): string {
     .replace(/[-_\s\p{Cf}]/gu, '');
 }
 
-/** The first of the names that folds to the same as one of the members, or undefined. */
+/** The first of the names of which the members contain a spelling; undefined if there is none. */
 export function findForm(names: readonly string[], members: Iterable<string>): string | undefined {
   const foldedMembers = new Set([...members].map(foldName));
   return names.find((name) => foldedMembers.has(foldName(name)));

@@ -47,7 +47,7 @@ export type WatchAttempt = <T>(
 
 /** Shares the state of circuit breakers between the processes of one machine. */
 export interface BreakerChannel {
-  /** `breaker` names a model of a provider, in all processes alike. */
+  /** `breaker` identifies the breaker in all processes: a model of a provider at an endpoint. */
   publish(breaker: string, isOpen: boolean): void;
   /** Called for each change in another process. */
   onChange(listener: (breaker: string, isOpen: boolean) => void): void;
@@ -55,7 +55,7 @@ export interface BreakerChannel {
 
 export interface ModelHealthOptions {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
-  /** The keys and endpoints of the providers, which the owner shares with the transport. */
+  /** The keys and endpoints of the providers, which the upstream client uses too. */
   backends?: Backends;
   watch?: WatchAttempt | undefined;
   random?: () => number;
@@ -65,7 +65,7 @@ export interface ModelHealthOptions {
 }
 
 export interface RetryingCall<T> extends SelectionCall {
-  /** The caller's. */
+  /** Aborted when the caller disconnects. */
   signal: AbortSignal;
   /** The deadline of the first byte, by the monotonic clock. */
   endsMs: number;
@@ -77,26 +77,29 @@ export interface RetryingCall<T> extends SelectionCall {
 
 export interface AttemptTarget {
   backend: Backend;
-  /** Time left to the first byte, in milliseconds. */
+  /** Time left until the first byte must arrive. */
   firstMs: number;
-  /** Time to the first content of a stream, where the call can go elsewhere after it. */
+  /**
+   * Limit on the time to a stream's first content, if another backend or model could then take
+   * over.
+   */
   firstContentMs?: number | undefined;
 }
 
-/** An answer of the backend, which counts the call as outstanding until its caller releases it. */
+/** An answer and its backend, which counts the call as outstanding until `backend.release()`. */
 export type RetryingOutcome<T> = { answer: T; backend: Backend } | { failure: Problem };
 
 export interface ModelHealth {
   /**
-   * Calls the model, and again after transient failures. Returns its answer, or the
-   * failure after which a fallback may answer; throws a failure that ends the call.
+   * Calls the model, and retries after transient failures. Returns its answer, or the failure after
+   * which a fallback may be tried; throws a failure that ends the call.
    */
   retrying<T>(call: RetryingCall<T>): Promise<RetryingOutcome<T>>;
-  /** State of the circuit breaker of each model that was called, by the id of its first call. */
+  /** Whether a breaker is open, for each model that was called, by the id that was called first. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];
   /**
-   * Records with the circuit breaker of the model at the backend that a stream
-   * failed after it had begun.
+   * Records in the model's circuit breaker at the backend's endpoint that a stream failed after it
+   * had begun.
    */
   recordStreamFailure(call: { model: CatalogModel; backend?: Backend | undefined }, error: unknown): void;
 }
@@ -105,7 +108,7 @@ interface Health extends EndpointBreakers {
   model: string;
   provider: string;
   budget: RetryBudget;
-  /** The breakers by endpoint; undefined is the provider's own address. */
+  /** The breakers by base URL; the key undefined is the provider's own address. */
   breakers: Map<string | undefined, Breaker>;
 }
 
@@ -165,10 +168,7 @@ export function createModelHealth(options: ModelHealthOptions): ModelHealth {
 
 const ownEndpoint = { baseUrl: undefined };
 
-/**
- * Returns the function that creates the breaker of a key, which follows those
- * of the other processes.
- */
+/** Returns a function that creates a breaker which follows the same breaker in other processes. */
 function breakerFactory({
   clock,
   settings,
@@ -179,8 +179,8 @@ function breakerFactory({
   channel: BreakerChannel | undefined;
 }): (key: string) => Breaker {
   const breakersByKey = new Map<string, Breaker>();
-  // Breakers that are open in another process, for models that this one has not
-  // called yet; at most one for each model.
+  // Keys of breakers that are open in another process. A model that this process has not called yet
+  // has no breaker here; it gets one that is open.
   const openElsewhere = new Set<string>();
   channel?.onChange((key, isOpen) => {
     if (isOpen) openElsewhere.add(key);
@@ -252,7 +252,7 @@ async function callWithRetries<T>(
       permit = otherChoice;
       continue;
     }
-    // Another attempt at the same place would be as slow.
+    // Another attempt at the same backend would be as slow.
     if (isSlow) return outcome;
     const waitMs = retryDelayMs(context, health, { ...call, ...outcome, ...permit, retry: delays });
     if (waitMs === undefined) return outcome;
@@ -317,7 +317,7 @@ function recordOutcome(permit: Permit, failure: Problem, model: CatalogModel): v
   else permit.release();
 }
 
-/** How long to wait before the next attempt, in milliseconds; undefined where there is none. */
+/** The delay before the next attempt; undefined if the call must not be retried. */
 function retryDelayMs<T>(
   { clock, settings, random }: HealthContext,
   { budget, breakerOf }: Health,

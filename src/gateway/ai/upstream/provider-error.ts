@@ -1,6 +1,6 @@
-// Turns an error response of a provider into a Problem for the caller. The provider's message
-// passes only for statuses that the caller can act on (400, 404, 413, 422), and always
-// without keys and addresses.
+// Turns an error response of a provider into a Problem for the caller. The caller sees the
+// provider's message only for statuses that it can act on (400, 404, 413, 422), and always without
+// keys and addresses.
 import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
 
@@ -12,7 +12,7 @@ const forwardedKinds: Record<number, ProblemKind> = {
 };
 
 const maxMessageLength = 2000;
-// Providers may request hours. Callers should retry sooner, and may get a fallback then.
+// Providers may request hours. Callers should retry sooner, as a fallback may answer by then.
 const maxRetryAfterSeconds = 60;
 
 export interface ErrorResponse {
@@ -68,7 +68,7 @@ export function problemOfErrorResponse(response: ErrorResponse): Problem {
   });
 }
 
-/** The cause of a Problem whose call got no response: the connection failed or was cut. */
+/** The cause of a Problem when no response arrived: the connection failed or was cut before. */
 export class ConnectionFailure extends Error {
   override readonly name = 'ConnectionFailure';
 }
@@ -79,8 +79,8 @@ export function timeoutProblem(): Problem {
 }
 
 /**
- * The error of a failed transport: the reason of its abort (a deadline, or the caller's
- * own), or a Problem for a connection that failed before the response or midway, by `phase`.
+ * The error of a failed transport. After an abort it is the abort's reason, from a deadline or the
+ * caller; otherwise a Problem that the connection failed, before the response or midway.
  */
 export function toTransportProblem(
   error: unknown,
@@ -111,14 +111,14 @@ export function toTransportProblem(
 }
 
 /**
- * Seconds of a `Retry-After` header, given in seconds or as a date: from 0 to 60,
- * and 1 if it is missing or invalid.
+ * The seconds of a `Retry-After` header, which has a number of seconds or a date: from 0 to 60, and
+ * 1 if the header is missing or invalid.
  */
 export function retryAfterSeconds(response: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
   return Math.min(requestedSeconds(response), maxRetryAfterSeconds);
 }
 
-/** The same without the limit. */
+/** `retryAfterSeconds` without the limit of 60. */
 function requestedSeconds({ retryAfter, now }: Pick<ErrorResponse, 'retryAfter' | 'now'>): number {
   if (retryAfter === undefined) return 1;
   const seconds = /^\s*-?\d+(\.\d+)?\s*$/.test(retryAfter)
@@ -171,7 +171,8 @@ function forwardMessage(
 }
 
 // Validators name the member in the message, in `param` or in a list of locations, so the
-// whole body is searched. Its addresses are redacted first: they may be the caller's.
+// whole body is searched. Addresses are redacted first: a URL in the caller's own input may contain
+// the same words.
 function refusesUsage(body: string, redact: (text: string) => string): boolean {
   return /stream_options|include_usage/.test(redact(body));
 }
@@ -198,10 +199,10 @@ const addressesAndKeys = new RegExp(
     '\\[[0-9a-f:]*:[0-9a-f:.]*\\](?::\\d+)?',
     '\\b(?:[a-z0-9-]+\\.)+[a-z]{2,}:\\d+\\b',
     '\\blocalhost(?::\\d+)?\\b',
-    // The forms of keys at common providers, whole or shortened with asterisks.
+    // Keys of common providers, complete or masked with asterisks.
     '\\b(?:sk|pk|rk|gsk|xai)[-_][A-Za-z0-9_*-]{6,}',
     '\\bAIza[A-Za-z0-9_-]{20,}',
-    // Names of Amazon's resources have the number of the account.
+    // Amazon Resource Names, which contain the account's number.
     '\\barn:aws[a-z-]*:[^\\s"\'<>`]+',
   ].join('|'),
   'gi',

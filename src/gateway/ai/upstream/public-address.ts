@@ -5,7 +5,7 @@ import { lookup } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { Problem } from '../../../kernel/problem.ts';
 
-// Special-purpose ranges of the IANA registries.
+// The special-purpose address ranges of the IANA registries.
 const privateRanges = new BlockList();
 for (const [network, prefix] of [
   ['0.0.0.0', 8],
@@ -74,6 +74,6 @@ function refusedUrl(): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_failed',
-    'The model provider names a URL for its answer that is not public; it is not fetched.',
+    'The model provider returned a URL for its answer that is not public; it is not fetched.',
   );
 }

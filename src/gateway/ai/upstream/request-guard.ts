@@ -1,5 +1,6 @@
-// Rejects members of a request that must not reach a provider: those that redirect the call or its
-// credential, those without a known price, and other spellings of members that the gateway reads.
+// Rejects members of a request that must not reach a provider: members that redirect the call or
+// its credential, members without a known price, and other spellings of members that the gateway
+// reads.
 import { Problem } from '../../../kernel/problem.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
 import { foldName } from './member-names.ts';
@@ -167,15 +168,15 @@ export interface GuardOptions {
   path?: string;
   /** The members that limit the output in the format of the request; absent if there are none. */
   limits?: readonly string[];
-  /** Whether a server may merge the members into the request, where they would replace its own. */
+  /** Whether a server may merge these members into the request and replace the request's own. */
   isMerged?: boolean;
 }
 
 /** Throws a 400 or a 422 that names the first refused member. */
 export function refuseUnsafeMembers(body: object, provider: ProviderEntry, options: GuardOptions = {}): void {
   const { path = '', isMerged = false } = options;
-  // Only the request itself has members that the gateway reads; options of SDK
-  // packages have their own.
+  // The gateway reads members of the request itself only; options of SDK packages have names of
+  // their own.
   const isRequest = path === '';
   const unpricedNames = new Set(provider.unpriced_members.map(foldName));
   const namesByFold = new Map<string, string>();

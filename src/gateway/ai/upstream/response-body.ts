@@ -1,5 +1,5 @@
-// Reads response bodies of providers: in pieces with an idle timeout, whole with a
-// size limit, and the start of error bodies.
+// Reads response bodies of providers: piece by piece with an idle timeout, as a whole with a size
+// limit, or only the start of an error body.
 import { pipeline, Readable } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { Problem } from '../../../kernel/problem.ts';
@@ -14,8 +14,8 @@ const errorBodyMs = 5_000;
 const lastResult = { done: true, value: undefined } as const;
 
 /**
- * The pieces of a body, decompressed. Throws a Problem, which `onError` receives
- * before, when the transport fails.
+ * The pieces of a body, decompressed. When the transport fails, calls `onError` with a Problem,
+ * then throws it.
  */
 export class ResponseBody implements Pieces {
   readonly #response: ProviderResponse;
@@ -77,7 +77,7 @@ function decompress(response: ProviderResponse): Pieces {
     br: createBrotliDecompress,
   }[String(response.headers['content-encoding'] ?? '').toLowerCase()];
   if (createDecoder === undefined) return response;
-  // The reader of the decoded bytes gets the errors.
+  // No callback is needed: whoever reads the decoded bytes gets the errors.
   const decodedStream = pipeline(Readable.from(response, { objectMode: false }), createDecoder(), () => {});
   return decodedStream[Symbol.asyncIterator]() as Pieces;
 }
@@ -100,7 +100,7 @@ export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number)
 }
 
 /**
- * The start of an error body, as far as it arrives in time. Never throws: the status
+ * The start of an error body: what arrives within five seconds. Never throws, since the status
  * alone is enough for a Problem.
  */
 export async function readErrorBody(response: ProviderResponse): Promise<string> {

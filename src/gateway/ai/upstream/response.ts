@@ -11,7 +11,7 @@ const maxQueuedBytes = 64 * 1024;
 const maxDrainBytes = 16 * 1024;
 const drainMs = 500;
 
-/** A body of bytes for one reader, who calls `return` if it stops before the end. */
+/** The pieces of a body, for one reader. A reader that stops before the end calls `return`. */
 export interface Pieces {
   next(): Promise<IteratorResult<Uint8Array, undefined>>;
   return(): Promise<IteratorResult<Uint8Array, undefined>>;
@@ -42,8 +42,8 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
   #drain: { bytes: number; timer: NodeJS.Timeout } | undefined = undefined;
 
   /**
-   * Resolves when status and headers have arrived. Rejects when the request
-   * fails or is aborted before.
+   * Resolves when status and headers have arrived. Rejects when the request fails or is aborted
+   * before that.
    */
   async head(): Promise<void> {
     while (!this.#hasHead) {
@@ -52,7 +52,9 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
     }
   }
 
-  /** Ends the request; reading throws the reason. Without effect once the body is complete. */
+  /**
+   * Ends the request: its reader gets the reason as an error. No effect once the body is complete.
+   */
   abort(reason: unknown): void {
     if (this.aborted || this.#hasEnded) return;
     this.aborted = true;
@@ -62,14 +64,14 @@ export class ProviderResponse implements Undici.Dispatcher.DispatchHandler, Piec
     this.#controller?.abort(reason as Error);
   }
 
-  /** Whether `next` resolves without more bytes of the provider. */
+  /** Whether `next` resolves at once, without waiting for the provider. */
   get isReady(): boolean {
     return this.#pieces.length > 0 || this.#hasEnded || this.#failure !== undefined;
   }
 
   /**
-   * All bytes that have arrived, as one piece. Throws the failure of the request
-   * after the bytes before it.
+   * All bytes that have arrived, as one piece. After a failure it first returns the bytes that
+   * arrived before, then throws.
    */
   async next(): Promise<IteratorResult<Uint8Array, undefined>> {
     while (!this.isReady) await this.#wait();

@@ -7,11 +7,13 @@ import { ConnectionFailure } from './provider-error.ts';
 export interface RetrySettings {
   /** Retries after the first attempt at a model. */
   retries: number;
-  /** The delay before the first retry; each further one doubles it, up to `longestDelayMs`. */
+  /**
+   * The delay before the first retry; it doubles with each further retry, up to `longestDelayMs`.
+   */
   firstDelayMs: number;
   longestDelayMs: number;
   /**
-   * Shortens each wait by a random share up to this, so that callers that failed
+   * Each delay is shortened by a random share of up to this much, so that calls that failed
    * together do not retry together.
    */
   jitter: number;
@@ -39,8 +41,8 @@ const transientStatuses = new Set([408, 429, 500, 502, 503, 504, 529]);
 const failuresBeforeContent = new WeakSet<Problem>();
 
 /**
- * Marks the failure of a stream without content. A stream that breaks off there can be repeated, as
- * the caller has received nothing of it.
+ * Marks the error of a stream that broke off before its first content. Such a call can be repeated,
+ * as the caller has received nothing yet.
  */
 export function markBeforeContent(error: unknown): void {
   if (error instanceof Problem && error.code === 'upstream_truncated') failuresBeforeContent.add(error);
@@ -86,20 +88,20 @@ export function createRetryBudget({
   clock: Pick<Clock, 'monotonicMs'>;
   settings: RetrySettings;
 }): RetryBudget {
-  // A sliding window of two halves: the older one loses weight as the newer one fills.
+  // A sliding window of two halves: the older half loses weight as the newer half passes.
   const halfMs = settings.budgetWindowMs / 2;
   let newerHalf = { startedMs: clock.monotonicMs(), calls: 0, retries: 0 };
   let olderHalf = { calls: 0, retries: 0 };
 
-  /** Starts a new half when it is due, and returns the weight of the older one. */
+  /** Starts a new half when it is due, and returns the weight of the older half. */
   function slideWindow(): number {
-    const now = clock.monotonicMs();
-    const elapsedHalves = Math.floor((now - newerHalf.startedMs) / halfMs);
+    const nowMs = clock.monotonicMs();
+    const elapsedHalves = Math.floor((nowMs - newerHalf.startedMs) / halfMs);
     if (elapsedHalves >= 1) {
       olderHalf = elapsedHalves === 1 ? newerHalf : { calls: 0, retries: 0 };
       newerHalf = { startedMs: newerHalf.startedMs + elapsedHalves * halfMs, calls: 0, retries: 0 };
     }
-    return 1 - (now - newerHalf.startedMs) / halfMs;
+    return 1 - (nowMs - newerHalf.startedMs) / halfMs;
   }
 
   return {

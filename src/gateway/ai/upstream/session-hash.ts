@@ -4,7 +4,7 @@
 import { hashText } from '../../../kernel/hash-text.ts';
 import { asRecord } from '../../../kernel/json-value.ts';
 
-// One conversation differs from another within these, and hashing them takes about a microsecond.
+// Conversations differ within these limits, and hashing this much takes about a microsecond.
 const maxIdLength = 512;
 const maxPrefixLength = 1_024;
 const maxItems = 16;
@@ -28,7 +28,7 @@ function sessionId(headers: Record<string, unknown>, body: Record<string, unknow
   return ids.find((id) => typeof id === 'string' && id !== '') as string | undefined;
 }
 
-/** The instructions, and the prompt up to its first message of a user. */
+/** The instructions, and the prompt up to and including its first user message. */
 function promptPrefix(body: Record<string, unknown>): string {
   const instructions = body['system'] ?? body['instructions'];
   const prompt = body['messages'] ?? body['input'] ?? body['prompt'];
@@ -46,7 +46,7 @@ function startOfPrompt(prompt: unknown): string {
   return text;
 }
 
-/** The text of a value, of a list of parts with texts, or of a part. */
+/** The start of the text of a string, of a part with a text, or of a list of both. */
 function startOf(value: unknown, length: number): string {
   if (typeof value === 'string') return value.slice(0, length);
   if (!Array.isArray(value)) {
@@ -61,7 +61,9 @@ function startOf(value: unknown, length: number): string {
   return start.slice(0, length);
 }
 
-/** The finalizer of MurmurHash3 over both, 32 bits: hashes of similar texts become independent. */
+/**
+ * The 32-bit finalizer of MurmurHash3 over both hashes, so that similar texts get unrelated hashes.
+ */
 export function mixHashes(firstHash: number, secondHash: number): number {
   let hash = firstHash ^ Math.imul(secondHash, 0x9e3779b1);
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);

@@ -1,8 +1,8 @@
-// The slow-stream guard: ends a stream whose text comes slower than the model's `min_bytes_per_s`.
-// It counts only the time in which the gateway waits for the provider, so a slow reader ends no
-// stream. It has no timer: a stream without any byte ends at the idle timeout. A translated stream
-// of comments and pings alone is not checked, as the AI SDK's packages drop them; it ends at the
-// limit of the whole request.
+// The slow-stream guard: ends a stream whose text arrives more slowly than the model's
+// `min_bytes_per_s`. It counts only the time in which the gateway waits for the provider, so a
+// client that reads slowly does not end its stream. It has no timer: a silent stream ends at the
+// idle timeout. A translated stream that has only comments and pings is not checked, as the AI
+// SDK's packages drop them; it ends at the limit of the whole request.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
@@ -18,9 +18,9 @@ export class StreamRate {
   readonly #bytesPerSecond: number;
   readonly #text: MeasuredText;
   readonly #clock: Pick<Clock, 'monotonicMs'>;
-  #waitsSinceMs = 0;
+  #waitStartedMs = 0;
   #waitedMs = 0;
-  /** The bytes at the start of the window; undefined before the first text. */
+  /** The count of bytes when the window began; undefined before the first text. */
   #startBytes: number | undefined;
 
   constructor(bytesPerSecond: number, text: MeasuredText, clock: Pick<Clock, 'monotonicMs'>) {
@@ -31,15 +31,15 @@ export class StreamRate {
 
   /** Call it before each wait for the provider. */
   startWait(): void {
-    this.#waitsSinceMs = this.#clock.monotonicMs();
+    this.#waitStartedMs = this.#clock.monotonicMs();
   }
 
   endWait(): void {
-    this.#waitedMs += this.#clock.monotonicMs() - this.#waitsSinceMs;
+    this.#waitedMs += this.#clock.monotonicMs() - this.#waitStartedMs;
   }
 
   /**
-   * Call it when the text of an event is counted. Throws a 504 at the end of a window with too
+   * Call it after the text of an event was counted. Throws a 504 when a window is over and had too
    * little text.
    */
   check(): void {

@@ -1,5 +1,5 @@
-// Rejects tools in a request that the provider would run itself at a price the
-// catalog does not have, and tools that the model's route does not support.
+// Rejects tools that the provider would run itself at a price that the catalog does not have, and
+// tools that the model's route does not support.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { adapterOf } from '../providers/adapters.ts';
@@ -32,7 +32,7 @@ export function refusePricedTools(body: object): void {
 
 function refusePricedInItems(items: unknown, path: string): void {
   if (!Array.isArray(items)) return;
-  // The input of embeddings may be a million token ids: nothing is allocated per item.
+  // The input of embeddings may be a million token ids, so nothing is allocated for each item.
   for (let index = 0; index < items.length; index += 1) {
     const item: unknown = items[index];
     if (typeof item === 'object' && item !== null && 'tools' in item)

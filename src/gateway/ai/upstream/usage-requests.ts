@@ -1,12 +1,12 @@
-// Requests for the usage of a stream (`stream_options.include_usage`) at providers
-// that may reject the member. A rejected request is sent again without it, once, and
-// the endpoint gets no such request for an hour.
+// Asks providers for the usage of a stream (`stream_options.include_usage`), which some of them
+// reject. A rejected request is sent once more without the member, and for an hour the endpoint
+// gets all requests without it.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
-/** A request that may include the request for usage. */
-export interface AskingRequest {
+/** A request whose body may ask for usage. */
+export interface UsageRequest {
   url: string;
   body?: string | Uint8Array | undefined;
   /** The body without the request for usage. */
@@ -19,14 +19,14 @@ export interface UsageRequests {
   /**
    * Sends the request, or its body without the request for usage. Throws the last error of `send`.
    */
-  send<Request extends AskingRequest, Answer>(
+  send<Request extends UsageRequest, Answer>(
     request: Request,
     send: (request: Request) => Promise<Answer>,
   ): Promise<Answer>;
 }
 
 const rememberedMs = 3_600_000;
-// Above this number the endpoint with the oldest refusal is forgotten.
+// Above this number of endpoints, the oldest refusal is forgotten.
 const maximumEndpoints = 1_000;
 
 export function createUsageRequests({
@@ -50,11 +50,11 @@ export function createUsageRequests({
   function remember(url: string): void {
     forgottenAtMs.delete(url);
     forgottenAtMs.set(url, clock.monotonicMs() + rememberedMs);
-    const [oldestId] = forgottenAtMs.keys();
-    if (forgottenAtMs.size > maximumEndpoints && oldestId !== undefined) forgottenAtMs.delete(oldestId);
+    const [oldestUrl] = forgottenAtMs.keys();
+    if (forgottenAtMs.size > maximumEndpoints && oldestUrl !== undefined) forgottenAtMs.delete(oldestUrl);
     log.warn(
       { provider: new URL(url).host },
-      'a provider refuses stream_options; its streamed calls are charged by our own count for an hour',
+      'a provider refuses stream_options; for an hour its streamed calls are charged by the count of the gateway',
     );
   }
 
