@@ -55,8 +55,8 @@ describe.skipIf(!hasChromium)('a user who buys credits', () => {
       await page.getByRole('heading', { name: 'Thank you' }).waitFor({ timeout: 60_000 });
       expect(await page.locator('main').innerText()).toContain(
         method === 'stripe'
-          ? 'USD 10.00 were paid, and 10,000,000 credits were added'
-          : 'EUR 10.00 were paid, and 10,000,000 credits were added',
+          ? 'You paid USD 10.00, and 10,000,000 credits were added'
+          : 'You paid EUR 10.00, and 10,000,000 credits were added',
       );
       expect(await page.getByRole('link').getAttribute('href')).toBe(
         `${productUrl}#payment_id=${checkout.payment_id}`,

@@ -1,5 +1,6 @@
-// HTML pages after a payment. They show the recorded state and ignore the return address's claim.
-// While a payment is pending they reload through a refresh meta element, so they need no script.
+// The HTML pages to which a browser returns after a payment. They show the recorded state,
+// whichever of the two addresses was opened. While a payment is pending, a refresh meta element
+// reloads them, so they need no script.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../kernel/http/pages/html.ts';
 import { formatAmount } from './orders/currency.ts';
 import { disputedAmount, netCredits, stateOf } from './orders/facts.ts';
@@ -25,7 +26,7 @@ export function renderCancel(order: PaymentOrder, now: Date): PageReply<200> {
   if (stateOf(order) !== 'pending') return renderSuccess(order, now);
   return renderPage(order, {
     title: 'Nothing was paid',
-    text: `You left the page before paying ${money(order)}. Your credits have not changed.`,
+    text: `You left the page before paying ${formatPrice(order)}. Your credits have not changed.`,
   });
 }
 
@@ -34,47 +35,47 @@ export function renderUnknown(): PageReply<404> {
     status: 404,
     ...renderHtml({
       title: 'There is no such payment',
-      body: '<p>This address belongs to no payment. Look at your balance where you wanted to pay.</p>',
+      body: '<p>This address does not belong to a payment. Check your balance in the app from which you came.</p>',
     }),
   };
 }
 
 function describePayment(order: PaymentOrder, now: Date): PageText {
-  const price = money(order);
+  const price = formatPrice(order);
   switch (stateOf(order)) {
     case 'pending':
       return {
         title: 'Your payment is being confirmed',
         text: [
-          'This can take a moment. Your credits are added as soon as',
-          `${price} ${order.amount === 1n ? 'is' : 'are'} here; you can close this page.`,
+          `This can take a moment. Your credits are added as soon as your payment of ${price} arrives;`,
+          'you can close this page.',
         ].join(' '),
         ...refreshInterval(now.getTime() - order.createdAt.getTime()),
       };
     case 'paid':
       return {
         title: 'Thank you',
-        text: `${price} were paid, and ${formatCredits(order.credits)} were added to your balance.`,
+        text: `You paid ${price}, and ${formatCredits(order.credits)} were added to your balance.`,
       };
     case 'partially_refunded':
       return {
-        title: 'A part was refunded',
+        title: 'The payment was partly refunded',
         text: [
-          `${formatAmount(order.refundedAmount, order.currency)} of ${price} went back.`,
+          `${formatAmount(order.refundedAmount, order.currency)} of ${price} was refunded.`,
           `${formatCredits(netCredits(order))} of this payment remain.`,
         ].join(' '),
       };
     case 'refunded':
       return {
         title: 'The payment was refunded',
-        text: `${price} were refunded, and the credits were taken back.`,
+        text: `Your payment of ${price} was refunded, and its credits were taken back.`,
       };
     case 'disputed':
       return {
         title: 'The payment is disputed',
         text: [
-          `${formatAmount(disputedAmount(order), order.currency)} of ${price} are disputed,`,
-          'and their credits were taken back.',
+          `${formatAmount(disputedAmount(order), order.currency)} of ${price} is disputed,`,
+          'and the credits for it were taken back.',
         ].join(' '),
       };
     case 'expired':
@@ -83,7 +84,7 @@ function describePayment(order: PaymentOrder, now: Date): PageText {
         text: `Nothing was paid. To pay ${price}, start again.`,
       };
     case 'failed':
-      return { title: 'The payment failed', text: `Nothing was paid. To pay ${price}, begin again.` };
+      return { title: 'The payment failed', text: `Nothing was paid. To pay ${price}, start again.` };
     case 'canceled':
       return {
         title: 'The payment was canceled',
@@ -105,7 +106,7 @@ function formatCredits(credits: bigint): string {
   return `${credits.toLocaleString('en-US')} credits`;
 }
 
-function money({ amount, currency }: PaymentOrder): string {
+function formatPrice({ amount, currency }: PaymentOrder): string {
   return formatAmount(amount, currency);
 }
 

@@ -74,9 +74,9 @@ describe('a result page', () => {
     // The buyer went back and paid later.
     expect(await readTitle(cancel)).toBe('Thank you');
     await world.deliver('stripe', world.stripe.refund(id, 250));
-    expect(await readTitle(success)).toBe('A part was refunded');
+    expect(await readTitle(success)).toBe('The payment was partly refunded');
     expect((await getPage(success)).text).toContain(
-      'USD 2.50 of USD 10.00 went back. 7,500,000 credits of this payment remain.',
+      'USD 2.50 of USD 10.00 was refunded. 7,500,000 credits of this payment remain.',
     );
     await world.deliver('stripe', world.stripe.dispute('created', id, { amount: 750 }));
     expect(await readTitle(success)).toBe('The payment is disputed');
