@@ -21,7 +21,7 @@ import type { PaymentsStore } from './store.ts';
 
 export type DeliveryResult = 'accepted' | 'duplicate' | 'quarantined';
 
-/** Resolves after the commit, so that the webhook is acknowledged only when the event is stored. */
+/** Resolves after the commit: a webhook must be acknowledged only when its event is stored. */
 export type ApplyEvent = (event: ProviderEvent, origin: Origin) => Promise<DeliveryResult>;
 
 interface ApplyEventOptions {
@@ -32,7 +32,7 @@ interface ApplyEventOptions {
   log: Log;
 }
 
-/** One event in its transaction. */
+/** One event, with the transaction in which it is applied. */
 interface Delivery extends ApplyEventOptions {
   tx: Tx;
   event: ProviderEvent;
@@ -42,13 +42,15 @@ interface Delivery extends ApplyEventOptions {
 export function createApplyEvent(options: ApplyEventOptions): ApplyEvent {
   const { store } = options;
   return async (event, origin) => {
-    // Before the transaction: with the embedded database there is one connection, and the lookup needs it.
+    // Look the user up before the transaction: the embedded database has one connection, which the
+    // transaction would occupy.
     const userId = await store.findUserId(event);
     const isUserRemoved = userId !== null && (await isRemovedUser(userId, options));
     if (userId !== null && mayTakeBack(event)) await options.balances.recallIdle(userId);
     return store.tx(async (tx) => {
       const delivery = { ...options, tx, event, origin };
-      // Lock first. A concurrent delivery about the same payment blocks here and then sees this one's result.
+      // Lock first. A concurrent delivery about the same payment waits here, and then sees what
+      // this delivery has stored.
       await store.lockReference(tx, event);
       if (!(await store.insertEvent(tx, event, serializeEvent(event)))) return 'duplicate';
       const order = await store.lockOrder(tx, event);
@@ -64,9 +66,9 @@ async function isRemovedUser(userId: string, { users }: Pick<ApplyEventOptions, 
 }
 
 /**
- * Whether idle credits are recalled before the event: it is a refund or a dispute. A payment whose
- * refund arrived earlier can lower the balance too. That is rare, and the difference becomes a debt
- * at worst.
+ * Whether the event is a refund or a dispute, before which idle credits are recalled. A payment
+ * whose refund arrived earlier can lower the balance too. That is rare, and at worst the difference
+ * becomes a debt.
  */
 function mayTakeBack({ fact }: ProviderEvent): boolean {
   return fact?.kind === 'refunded' || fact?.kind === 'disputed';
@@ -75,8 +77,8 @@ function mayTakeBack({ fact }: ProviderEvent): boolean {
 /** Parks an event without an order if its payment event can still arrive, and quarantines it otherwise. */
 function storeUnmatched(delivery: Delivery): Promise<'quarantined'> {
   const { checkoutId, reference, fact } = delivery.event;
-  // Refunds and disputes name only the charge, and may arrive before the event that
-  // connects charge and checkout.
+  // Refunds and disputes name only the charge. They may arrive before the payment event, which
+  // connects the charge with its checkout.
   const isParked = checkoutId === null && reference !== null && fact !== null;
   return quarantine(delivery, { reason: 'unknown_payment', paymentId: null, isParked });
 }
@@ -93,7 +95,8 @@ async function applyToOrder(
   for (const storedEvent of await store.listParked(tx, latestOrder))
     latestOrder = (await recordFacts({ ...delivery, event: parseStoredEvent(storedEvent) }, latestOrder))
       .order;
-  // Without a user there is no balance. The facts stay recorded, and an operator has to refund the money.
+  // A removed user has no balance to post to. The facts stay recorded, and an operator has to
+  // refund the money.
   if (isUserRemoved && netCredits(latestOrder) > latestOrder.postedCredits)
     return quarantine(delivery, { reason: 'unknown_user', paymentId: latestOrder.paymentId });
   await postDifference(delivery, latestOrder, event.fact as Fact);
@@ -126,7 +129,8 @@ async function recordFacts(
 }
 
 /**
- * Posts the difference to the balance. The ref counts up under the order's lock, so no step is posted twice.
+ * Posts the difference to the balance. The ref has a number that grows under the order's lock, so
+ * no difference is posted twice.
  */
 async function postDifference(
   { tx, store, balances }: Delivery,
@@ -148,8 +152,9 @@ async function postDifference(
 }
 
 /**
- * Stores the event without applying it. The log warns of a quarantined event, since an operator should
- * look at it. A parked event waits for its payment; the webhook and the audit call it quarantined too.
+ * Stores the event without applying it. A quarantined event is logged as a warning, since an
+ * operator should look at it. A parked event waits for its payment; the webhook's answer and the
+ * audit log call it quarantined too.
  */
 async function quarantine(
   delivery: Delivery,

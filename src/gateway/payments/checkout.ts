@@ -1,5 +1,5 @@
-// Creates checkouts. The order with amount and credits is stored before the request to the
-// provider, so every event of the provider is about an order that exists.
+// Creates checkouts. The order with its amount and credits is stored before the request to the
+// provider, so the order of every provider event already exists.
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -39,7 +39,7 @@ export function createCheckoutHandler({ store, methods, bureaus, log }: Checkout
     const { provider, tariff, baseUrl } = await methods.require(body.method);
     const amount = readRequestedAmount(body, tariff);
     const bureau = await bureaus.find(identity.bureauId);
-    if (bureau === null) throw new Error('A user has no Bureau.');
+    if (bureau === null) throw new Error('The Bureau of the user does not exist.');
     const returnTo = parseReturnAddress(body.return_to, bureau);
     await refuseTooManyPending(store, identity.userId);
     const resultToken = randomText();

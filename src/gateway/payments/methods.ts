@@ -89,7 +89,9 @@ const requirements = [
   },
 ] as const;
 
-/** Null for anything but an http or https address: the browser could not return after the payment. */
+/**
+ * Null unless it is an http or https address, to which the browser can return after the payment.
+ */
 function webAddressOrNull(text: string | null): string | null {
   return text !== null && URL.canParse(text) && /^https?:/.test(text) ? text : null;
 }

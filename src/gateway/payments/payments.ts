@@ -1,5 +1,6 @@
-// Payments: users buy credits through payment providers. The order fixes amount and credits before the
-// user sees a checkout; afterwards only signed webhooks and answers of the provider's API change balances.
+// Payments: users buy credits through payment providers. The order fixes amount and credits before
+// the user sees a checkout. After that, only signed webhooks and answers of the provider's API
+// change the balance.
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
@@ -34,11 +35,13 @@ interface PaymentsOptions {
   /** The address under which browsers reach this server; null while it is unknown. */
   baseUrl(): string | null;
   fetch: typeof globalThis.fetch;
-  /** Lets one of several replicas poll pending payments at a time; null in a single process. */
+  /**
+   * Makes sure that only one replica at a time polls pending payments; null in a single process.
+   */
   queue: Pick<Jobs, 'define' | 'schedule'> | null;
   clock: Clock;
   log: Log;
-  /** A webhook gets 503 when its event is not stored after this time. */
+  /** A webhook is answered with 503 when its event is not stored within this time. */
   webhookMs?: number;
 }
 
@@ -128,7 +131,11 @@ function createReceiveEvent({
     const outcome = await withTimeout(() => applyEvent(event, originOf(call)), {
       ms: webhookMs,
       error: () =>
-        new Problem('unavailable', 'database_unavailable', 'The event is not on record yet; send it again.'),
+        new Problem(
+          'unavailable',
+          'database_unavailable',
+          'The event could not be stored in time; send it again.',
+        ),
     });
     return { status: 200, body: { outcome } };
   };
@@ -151,7 +158,7 @@ interface WebhookCall {
 
 type CallerIdentity = Extract<Identity, { kind: 'user' | 'admin' }>;
 
-/** Limits payments to those that the caller may see. Filters of the query apply to administrators only. */
+/** The payments that the caller may see. Filters of the query apply to administrators only. */
 function scopeOf(
   identity: CallerIdentity,
   query: { user_id?: string; bureau_id?: string },

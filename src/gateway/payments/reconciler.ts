@@ -1,5 +1,5 @@
-// Polls providers about pending payments, because webhooks can be lost: every ten
-// minutes, for seven days a payment.
+// Asks providers for the state of pending payments, because webhooks can be lost: every ten
+// minutes, up to seven days after the payment was created.
 import { pause } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
@@ -13,19 +13,22 @@ import type { PaymentsStore } from './store.ts';
 export interface Reconciler {
   /** Polls one batch of pending payments; resolves with the number of payments that changed. */
   poll(signal?: AbortSignal): Promise<number>;
-  /** Starts polling. The queue lets one of several replicas poll at a time; pass null in a single process. */
+  /**
+   * Starts polling. The queue makes sure that only one replica polls at a time; null in a single
+   * process.
+   */
   start(queue: Pick<Jobs, 'define' | 'schedule'> | null): void;
   close(): Promise<void>;
 }
 
-// Schedules that are in the database already have this name.
+// Not named after the function `poll`: existing databases have schedules with this name.
 const jobName = 'payments-look';
 const pollEveryMs = 10 * 60_000;
-/** The same interval for the queue. */
+/** `pollEveryMs` as a cron expression, for the queue. */
 const pollCron = '*/10 * * * *';
-// The job expires before the next one is due.
+// A job expires before the next job is due.
 const expireSeconds = 540;
-// A provider answers within some 200 ms, so a batch ends well before the next one starts.
+// A provider answers within about 200 ms, so a batch takes about a minute.
 const maxPerBatch = 300;
 
 interface ReconcilerOptions {
@@ -40,16 +43,17 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
   const { store, clock, log } = options;
   const stop = new AbortController();
   const { signal: stopSignal } = stop;
-  let pollPromise = Promise.resolve();
+  let polling = Promise.resolve();
 
   async function poll(signal?: AbortSignal): Promise<number> {
-    let count = 0;
+    let changedCount = 0;
     for (const order of await store.claimPending(maxPerBatch)) {
       if (signal?.aborted) break;
-      if (await pollOne(options, order)) count += 1;
+      if (await pollOne(options, order)) changedCount += 1;
     }
-    if (count > 0) log.info({ payments: count }, 'polling found payments whose webhooks had not arrived');
-    return count;
+    if (changedCount > 0)
+      log.info({ payments: changedCount }, 'polling found payments whose webhooks had not arrived');
+    return changedCount;
   }
 
   async function pollForever(): Promise<void> {
@@ -66,7 +70,7 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     poll,
     start(queue) {
       if (queue === null) {
-        pollPromise = pollForever();
+        polling = pollForever();
         return;
       }
       queue.define(jobName, { retries: 0, expireSeconds }, async (_data, { signal }) => {
@@ -76,12 +80,12 @@ export function createReconciler(options: ReconcilerOptions): Reconciler {
     },
     async close() {
       stop.abort();
-      await pollPromise;
+      await polling;
     },
   };
 }
 
-/** Resolves with whether the payment changed. Logs an error of the provider. */
+/** Resolves with true if the payment changed. Logs errors of the provider. */
 async function pollOne(
   { providers, applyEvent, clock, log }: ReconcilerOptions,
   order: PaymentOrder,

@@ -1,10 +1,11 @@
-// Addresses for the browser after a payment: the gateway's result pages, and from there the product's page.
+// The addresses that a browser visits after a payment: a result page of the gateway, and from there
+// the page of the product.
 import { isSecureUrl } from '../../kernel/http/address.ts';
 import { invalidMember } from '../../kernel/problem.ts';
 
 /**
- * Throws 400 unless the origin belongs to the Bureau. Returns the parser's normal
- * form, so that the address that was checked is the one that is used.
+ * Throws 400 unless the origin belongs to the Bureau. Returns the parsed address as text, so that
+ * the address that is used is exactly the address that was checked.
  */
 export function parseReturnAddress(
   text: string | undefined,
@@ -20,12 +21,13 @@ export function parseReturnAddress(
     URL.canParse(address) ? new URL(address).origin : null,
   );
   if (!allowedOrigins.includes(url.origin))
-    throw invalidMember('return_to', 'has an origin that is not one of the Bureau’s');
+    throw invalidMember('return_to', `has the origin ${url.origin}, which is not one of the Bureau's`);
   return url.href;
 }
 
 /**
- * The result pages of one payment. Only the paying browser gets the token; the database stores its digest.
+ * The result pages of one payment. The token is known to the paying browser only; the database has
+ * its digest.
  */
 export function resultPages(baseUrl: string, resultToken: string): { successUrl: string; cancelUrl: string } {
   const base = baseUrl.replace(/\/+$/, '');

@@ -36,8 +36,8 @@ interface EventQueries {
   /** The user of the event's order, without a lock; null without an order. */
   findUserId(event: ProviderEvent): Promise<string | null>;
   /**
-   * Serializes events with the same reference until the transaction ends, also while
-   * there is no order to lock.
+   * Makes other transactions with events of the same reference wait until this transaction ends,
+   * even if there is no order to lock.
    */
   lockReference(tx: Tx, event: ProviderEvent): Promise<void>;
   /** False when the event was stored before. */
@@ -127,7 +127,7 @@ function eventQueries(sql: Sql): EventQueries {
   return { ...deliveryQueries(sql), ...factQueries() };
 }
 
-/** Stores an event, and finds and locks what it is about. */
+/** Stores an event, and finds and locks its order. */
 function deliveryQueries(
   sql: Sql,
 ): Pick<
@@ -143,8 +143,8 @@ function deliveryQueries(
     },
     async lockReference(tx, { provider, reference }) {
       if (reference === null) return;
-      // An advisory lock, because an event without an order has no row to lock while
-      // the order's own event may be arriving.
+      // An advisory lock, because an event without an order has no row to lock, and the payment
+      // event that names its order may be arriving at the same time.
       await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.payments.${provider}.${reference}`}, 0))`;
     },
     async insertEvent(tx, event, storedEvent) {
@@ -270,7 +270,7 @@ async function addDisputes(sql: Sql, rows: readonly OrderRow[]): Promise<Payment
   }));
 }
 
-/** A condition within another query. */
+/** An SQL condition for use within another query. */
 type Fragment = ReturnType<Sql['unsafe']>;
 type OrderRow = Omit<PaymentOrder, 'disputes'>;
 

@@ -20,7 +20,8 @@ const zeroDecimal = new Set([
 ]);
 // Exponent 3. Card networks require the last digit to be 0.
 const threeDecimal = new Set(['bhd', 'jod', 'kwd', 'omr', 'tnd']);
-// No minor unit in use, but Stripe keeps two decimals for backward compatibility; they must be 00.
+// These currencies have no minor unit any more, but Stripe keeps two decimals for backward
+// compatibility; they must be 00.
 const nominalTwoDecimal = new Set(['isk', 'ugx']);
 
 export interface MinorUnits {

@@ -20,8 +20,8 @@ export interface ProviderEvent {
   /** The provider's ID of the payment, such as Stripe's payment intent. */
   reference: string | null;
   /**
-   * The gateway's payment ID, once for each member of the checkout that it was sent in and that the
-   * provider returns. Parked events in the database have this name.
+   * The gateway's payment ID, as the provider returns it: once for each member of the checkout in
+   * which the gateway sent it. The name is part of the parked events in the database.
    */
   echoes: readonly string[];
   /** The amount of the whole payment; null where the event does not contain it. */
@@ -34,7 +34,7 @@ export interface ProviderEvent {
 
 export type Mismatch = 'amount' | 'currency' | 'product' | 'mode' | 'reference' | 'payment_id' | 'unreadable';
 
-/** The first member that does not agree with the order, or null. */
+/** What does not agree between event and order: the first mismatch, or null. */
 export function findMismatch(event: ProviderEvent, order: PaymentOrder): Mismatch | null {
   if (event.fact === null) return 'unreadable';
   if (event.echoes.some((echo) => echo !== order.paymentId)) return 'payment_id';
@@ -44,7 +44,7 @@ export function findMismatch(event: ProviderEvent, order: PaymentOrder): Mismatc
   if (event.currency !== null && event.currency !== order.currency) return 'currency';
   if (event.amount !== null && event.amount !== order.amount) return 'amount';
   if (order.product !== null && event.product !== null && event.product !== order.product) return 'product';
-  // A payment needs both amount and currency.
+  // A payment is only applied if both its amount and its currency could be compared.
   if (event.fact.kind === 'paid' && (event.amount === null || event.currency === null)) return 'unreadable';
   if (event.fact.kind === 'refunded' && event.fact.amount > order.amount) return 'amount';
   return null;
@@ -65,23 +65,24 @@ export function serializeEvent(event: ProviderEvent): Record<string, unknown> {
   ) as Record<string, unknown>;
 }
 
+/** A fact as JSON, in which its amount is a decimal string. */
+type StoredFact = Fact & { amount?: string };
+
 export function parseStoredEvent(storedEvent: Record<string, unknown>): ProviderEvent {
   const event = storedEvent as unknown as Omit<ProviderEvent, 'at' | 'amount' | 'fact'> & {
     at: string;
     amount: string | null;
-    fact: (Fact & { amount?: string }) | null;
+    fact: StoredFact | null;
   };
-  const fact =
-    event.fact === null
-      ? null
-      : ({
-          ...event.fact,
-          ...(event.fact.amount === undefined ? {} : { amount: BigInt(event.fact.amount) }),
-        } as Fact);
   return {
     ...event,
     at: new Date(event.at),
     amount: event.amount === null ? null : BigInt(event.amount),
-    fact,
+    fact: event.fact === null ? null : parseStoredFact(event.fact),
   };
+}
+
+function parseStoredFact(storedFact: StoredFact): Fact {
+  const { amount, ...fact } = storedFact;
+  return (amount === undefined ? fact : { ...fact, amount: BigInt(amount) }) as Fact;
 }

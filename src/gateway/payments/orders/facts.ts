@@ -33,7 +33,7 @@ export type PaymentState =
   | 'disputed';
 
 export function stateOf(facts: PaymentFacts): PaymentState {
-  // A payment counts even after its checkout expired.
+  // A payment that arrives after its checkout expired counts too.
   if (facts.paidAt !== null) {
     if (disputedAmount(facts) > 0n) return 'disputed';
     if (facts.refundedAmount >= facts.amount) return 'refunded';
@@ -60,7 +60,10 @@ export function netCredits(facts: PaymentFacts): bigint {
   return (facts.credits * remainingAmount) / facts.amount;
 }
 
-/** The time of the first dispute, and the time when the last was won: null while one is open or lost. */
+/**
+ * The time of the first dispute, and the time when the last dispute was won; the latter is null
+ * while any dispute is open or lost.
+ */
 export function disputeTimes({ disputes }: Pick<PaymentFacts, 'disputes'>): {
   disputedAt: Date | null;
   wonAt: Date | null;

@@ -1,5 +1,5 @@
-// Converts between money and credits. Credits of an amount are rounded down; the amount for
-// requested credits is rounded up, so a buyer gets at least the credits of the request.
+// Converts between money and credits. The credits for an amount are rounded down. The amount for
+// requested credits is rounded up, so a buyer gets at least the requested credits.
 import { maxBigInt, minBigInt } from '../../../kernel/bigint.ts';
 import type { MinorUnits } from './currency.ts';
 
@@ -15,7 +15,7 @@ export interface Tariff {
   maximum: bigint;
 }
 
-// 1,000,000 credits are one US dollar: the default for dollars.
+// The default for dollars: 1,000,000 credits are one US dollar.
 const dollarCredits = 1_000_000n;
 
 /**
@@ -33,7 +33,7 @@ export function parseCreditsPerUnit(setting: string | undefined, currency: strin
   return null;
 }
 
-/** Null when no payable amount lies between the two bounds in credits. */
+/** Null when no payable amount lies between `minimumCredits` and `maximumCredits`. */
 export function computeTariff({
   currency,
   units,
@@ -56,8 +56,8 @@ export function computeTariff({
   const step = pieceAmount ?? units.step;
   const roundUp = (amount: bigint): bigint => ((amount + step - 1n) / step) * step;
   const minimum = roundUp(ceilDivide(minimumCredits * units.perUnit, creditsPerUnit));
-  const bound = (maximumCredits * units.perUnit) / creditsPerUnit;
-  const maximum = (minBigInt(bound, maxAmount) / step) * step;
+  const maximumForCredits = (maximumCredits * units.perUnit) / creditsPerUnit;
+  const maximum = (minBigInt(maximumForCredits, maxAmount) / step) * step;
   const tariff = {
     currency,
     creditsPerUnit,
@@ -86,8 +86,8 @@ export function amountFor(
 }
 
 /**
- * Says what is wrong with the amount, as the rest of a sentence after the member's
- * name; null when it can be paid.
+ * Why the amount cannot be paid, as the end of a sentence that starts with the member's name; null
+ * when it can be paid.
  */
 export function amountError(
   amount: bigint,

@@ -1,5 +1,5 @@
-// Creem, a merchant of record. It sells one product in whole pieces; price and currency
-// come from Creem's API. If CREEM_CURRENCY names another currency, the provider is off.
+// Creem, a merchant of record. It sells whole pieces of one product, whose price and currency come
+// from Creem's API. If CREEM_CURRENCY names another currency, the provider is off.
 import { maxBigInt } from '../../../kernel/bigint.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -27,7 +27,7 @@ interface Product {
   currency: string;
 }
 
-// A stale price does no harm: each payment is checked against the amount that was charged.
+// A stale price does no harm: each payment event is checked against the amount of its order.
 const productTtlMs = 300_000;
 const failureTtlMs = 15_000;
 const maxAmount = 99_999_999n;
@@ -67,7 +67,11 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
     async createCheckout({ paymentId, amount, successUrl }) {
       const product = await currentProduct();
       if (product === null || amount % product.amount !== 0n)
-        throw new Problem('upstream_failed', 'upstream_failed', 'Creem cannot sell this now.');
+        throw new Problem(
+          'upstream_failed',
+          'upstream_failed',
+          'Creem cannot sell this amount at the moment.',
+        );
       return createCheckout(request, {
         product_id: setting('CREEM_PRODUCT_ID'),
         request_id: paymentId,
@@ -80,8 +84,8 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       const checkout = await request(`/v1/checkouts?checkout_id=${encodeURIComponent(checkoutId)}`);
       const status = readText(checkout['status']) ?? '';
       if (status !== 'completed' && status !== 'expired') return null;
-      // Polls of one state share an ID, so the next poll is a duplicate. Do not change its form: polls of
-      // earlier releases are stored under it.
+      // All polls that find the same state share an event ID, so only the first of them is applied.
+      // Do not change the format: earlier releases have stored events with such IDs.
       const id = `look ${checkoutId} ${status}`;
       return readEvent({ id, eventType: `checkout.${status}`, created_at: now.getTime() }, checkout);
     },
@@ -96,7 +100,8 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
 
 async function createCheckout(request: CreemRequest, body: object): Promise<Checkout> {
   const checkout = await request('/v1/checkouts', body);
-  const [checkoutId, checkoutUrl] = [readText(checkout['id']), readUrl(checkout['checkout_url'])];
+  const checkoutId = readText(checkout['id']);
+  const checkoutUrl = readUrl(checkout['checkout_url']);
   if (checkoutId === null || checkoutUrl === null)
     throw new Problem('upstream_failed', 'upstream_failed', 'Creem created a checkout without an address.');
   return { checkoutId, checkoutUrl, isLive: checkout['mode'] === 'prod' };
@@ -160,7 +165,7 @@ function explainError(cause: unknown): Problem {
     : new Problem('upstream_failed', 'upstream_failed', 'Creem could not be reached.', { cause });
 }
 
-/** Caches the product of the settings. Null while it cannot be sold; the reason is in the log. */
+/** Caches the configured product. Null while it cannot be sold; the reason is in the log. */
 function createProductCache({
   env,
   request,
@@ -204,23 +209,21 @@ function createProductCache({
   };
 }
 
-/** Says why the product cannot be sold, or gives its price with a null message. */
+/** Why the product cannot be sold; if it can, the message is null, and the price is returned. */
 function checkProduct(
   product: JsonRecord,
   { productId, expectedCurrency }: { productId: string; expectedCurrency: string | undefined },
 ): { message: string } | ({ message: null } & Product) {
-  const [amount, currency] = [
-    readAmount(product['price']),
-    parseCurrency(readText(product['currency']) ?? ''),
-  ];
+  const amount = readAmount(product['price']);
+  const currency = parseCurrency(readText(product['currency']) ?? '');
   if (readText(product['id']) !== productId || amount === null || amount === 0n || currency === null)
     return { message: 'it has no price' };
-  if (product['billing_type'] !== 'onetime') return { message: 'it is not sold once' };
-  if (product['tax_mode'] !== 'inclusive') return { message: 'its price is without tax' };
+  if (product['billing_type'] !== 'onetime') return { message: 'it is not a one-time purchase' };
+  if (product['tax_mode'] !== 'inclusive') return { message: 'its price does not include tax' };
   if ((product['status'] ?? 'active') !== 'active') return { message: 'it is not active' };
   const expected = parseCurrency(expectedCurrency ?? currency);
   if (expected !== currency)
-    return { message: `its currency is ${currency}, and CREEM_CURRENCY says ${expected}` };
+    return { message: `its currency is ${currency}, but CREEM_CURRENCY is ${expected}` };
   return { message: null, amount, currency };
 }
 
@@ -228,13 +231,14 @@ const requirements = [
   { key: 'CREEM_API_KEY', description: 'Creem: the key that creates checkouts.', required: false },
   {
     key: 'CREEM_PRODUCT_ID',
-    description: 'Creem: the product that is sold, once and with its tax in the price.',
+    description: 'Creem: the product that is sold; a one-time purchase whose price includes tax.',
     required: false,
     secret: false,
   },
   {
     key: 'CREEM_CURRENCY',
-    description: "Creem: the product's currency; another one turns Creem off.",
+    description:
+      'Creem: the expected currency of the product; Creem is off if the product has another currency.',
     required: false,
     secret: false,
   },
@@ -250,7 +254,7 @@ const requirements = [
   },
   {
     key: 'CREEM_BASE_URL',
-    description: 'Creem: another address of its API.',
+    description: 'Creem: the address of its API, if not the usual one.',
     required: false,
     secret: false,
   },
@@ -306,7 +310,8 @@ function readFact(type: string, object: JsonRecord): Fact | null | 'irrelevant' 
           };
     }
     case 'dispute.created': {
-      const [disputeId, amount] = [readText(object['id']), readAmount(object['amount'])];
+      const disputeId = readText(object['id']);
+      const amount = readAmount(object['amount']);
       return disputeId === null || amount === null ? null : { kind: 'disputed', disputeId, amount };
     }
     default:

@@ -1,9 +1,9 @@
-// Reads members out of provider JSON, in which any member may be missing or have an undocumented type.
+// Reads members of provider JSON, in which any member may be missing or have an undocumented type.
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
 /**
- * Null for an empty text, one of more than 512 characters, and one that PostgreSQL cannot store.
+ * Null for anything but a string of 1 to 512 characters that PostgreSQL can store.
  */
 export function readText(value: unknown): string | null {
   return typeof value === 'string' && value !== '' && value.length <= 512 && isStorable(value) ? value : null;
@@ -55,13 +55,16 @@ export function parseEvent(body: Uint8Array): JsonRecord {
     throw new Problem(
       'bad_request',
       'invalid_request',
-      '`id` must be a text of 1 to 512 characters without a NUL.',
+      '`id` must be a string of 1 to 512 characters without a NUL.',
       { param: 'id' },
     );
   return event;
 }
 
-/** The same answer for a missing, malformed, expired and wrong signature, so that it helps no attacker. */
+/**
+ * The error for a missing, malformed, expired or wrong signature: one for all, to not help
+ * attackers.
+ */
 export function invalidSignature(): Problem {
   return new Problem('bad_request', 'invalid_signature', 'The signature is not valid.');
 }

@@ -1,10 +1,11 @@
-// The interface of payment providers. Keys are read at each use, so that a change needs no restart.
+// The interface of payment providers. Keys are read again for each request, so that a change needs
+// no restart.
 import type { Requirement } from '../../service.ts';
 import type { ProviderEvent } from '../orders/event.ts';
 import type { Checkout, ProviderId } from '../orders/order.ts';
 import type { Tariff } from '../orders/price.ts';
 
-/** Current values of declared keys. */
+/** Reads the current values of the keys that a provider declares in its `env`. */
 export interface EnvReader {
   get(key: string): string | undefined;
 }

@@ -10,8 +10,8 @@ const toleranceSeconds = 300n;
 const maxSignatures = 16;
 
 /**
- * Stripe's header holds a time and one `v1` signature, several while a secret is
- * rotated. Other schemes are ignored.
+ * Stripe's header has a time and one `v1` signature, or several while a secret is being rotated.
+ * Signatures of other schemes are ignored.
  */
 export function verifyStripeSignature(
   body: Uint8Array,
@@ -48,11 +48,12 @@ function parseStripeHeader(header: string | undefined): { time: string; signatur
   const signatures: Buffer[] = [];
   for (const part of header.split(',')) {
     const separator = part.indexOf('=');
-    const [name, value] =
-      separator < 0 ? [part.trim(), ''] : [part.slice(0, separator).trim(), part.slice(separator + 1).trim()];
+    const nameEnd = separator < 0 ? part.length : separator;
+    const name = part.slice(0, nameEnd).trim();
+    const value = part.slice(nameEnd + 1).trim();
     if (name === 't') {
-      // Refuse a second time: it would be unclear which one is signed. Repeated
-      // headers arrive joined into one.
+      // Refuse a header with two times, as it is unclear which of them is signed. A repeated header
+      // arrives as one joined value.
       if (time !== null || !/^\d{1,12}$/.test(value)) return null;
       time = value;
     }
@@ -71,7 +72,7 @@ function parseDigest(text: string): Buffer | null {
 
 function matchesAny(expected: readonly Buffer[], signatures: readonly Buffer[]): boolean {
   let isMatch = false;
-  // Compare every pair, so that the time does not reveal which one matches.
+  // Compare every pair, so that the duration does not reveal which pair matches.
   for (const digest of expected) {
     for (const candidate of signatures)
       if (candidate.byteLength === digestBytes && timingSafeEqual(digest, candidate)) isMatch = true;

@@ -1,6 +1,6 @@
 // Stripe. A payment is a Checkout Session with one line item. Refunds and disputes arrive later as
-// events about the charge; these have the ID of the payment intent and none of the session. No other
-// file imports Stripe's package.
+// events about the charge, which name the payment intent but not the session. No other file imports
+// Stripe's package.
 import type Stripe from 'stripe';
 import { unixSeconds } from '../../../kernel/clock.ts';
 import { asRecord, type JsonRecord } from '../../../kernel/json-value.ts';
@@ -74,7 +74,8 @@ async function createSession({ checkout }: Stripe, request: CheckoutRequest): Pr
   const session = await checkout.sessions.create(sessionParams(request), {
     idempotencyKey: request.paymentId,
   });
-  const [checkoutId, checkoutUrl] = [readText(session.id), readUrl(session.url)];
+  const checkoutId = readText(session.id);
+  const checkoutUrl = readUrl(session.url);
   if (checkoutId === null || checkoutUrl === null)
     throw new Error('Stripe created a checkout without an address.');
   return { checkoutId, checkoutUrl, isLive: session.livemode };
@@ -90,8 +91,8 @@ async function pollSession(
   if (session.status === 'open') return null;
   const type = session.status === 'expired' ? 'checkout.session.expired' : 'checkout.session.completed';
   const event = {
-    // Polls of one state share an ID, so the next poll is a duplicate. Do not change its form: polls of
-    // earlier releases are stored under it.
+    // All polls that find the same state share an event ID, so only the first of them is applied.
+    // Do not change the format: earlier releases have stored events with such IDs.
     id: `look ${checkoutId} ${type}`,
     type,
     created: unixSeconds(now),
@@ -101,8 +102,9 @@ async function pollSession(
 }
 
 /**
- * Returns a function that resolves with the SDK's client for the current keys, the same one until a key
- * changes. The package is loaded at its first call; most servers take no payments.
+ * Returns a function that resolves with the SDK's client for the current keys, and creates a new
+ * client when a key changes. The package is loaded by the first call, as most servers take no
+ * payments.
  */
 function createClientCache({
   env,
@@ -164,7 +166,7 @@ const requirements = [
   },
   {
     key: 'STRIPE_BASE_URL',
-    description: 'Stripe: another address of its API.',
+    description: 'Stripe: the address of its API, if not the usual one.',
     required: false,
     secret: false,
   },
@@ -207,7 +209,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
     provider: 'stripe',
     eventId: readText(event['id']) ?? '',
     type,
-    // Not used when the time is missing, because the fact is null then.
+    // When the time is missing, the fact is null, and this placeholder is not used.
     at: time ?? new Date(0),
     isLive: event['livemode'] === true,
     checkoutId: isSession ? readText(object['id']) : null,
@@ -220,7 +222,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
   };
 }
 
-/** The amount of the whole payment. A dispute names only its own. */
+/** The amount of the whole payment; null for a dispute, which names only the disputed amount. */
 function readPaymentAmount(type: string, object: JsonRecord): bigint | null {
   if (type.startsWith('checkout.session.')) return readAmount(object['amount_total']);
   return type.startsWith('charge.dispute.') ? null : readAmount(object['amount']);
@@ -255,11 +257,9 @@ function readFact(type: string, object: JsonRecord): Fact | null | 'irrelevant' 
 }
 
 function readDispute(type: string, object: JsonRecord): Fact | null | 'irrelevant' {
-  const [disputeId, amount, status] = [
-    readText(object['id']),
-    readAmount(object['amount']),
-    readText(object['status']) ?? '',
-  ];
+  const disputeId = readText(object['id']);
+  const amount = readAmount(object['amount']);
+  const status = readText(object['status']) ?? '';
   // An inquiry (warning_*) moves no money.
   if (status.startsWith('warning_')) return 'irrelevant';
   if (disputeId === null || amount === null) return null;
@@ -276,7 +276,10 @@ async function explainErrors<Result>(work: () => Promise<Result>): Promise<Resul
   }
 }
 
-/** Maps errors of the SDK to Problems. Their messages may quote the request, so they go only to the log. */
+/**
+ * Maps errors of the SDK to Problems. SDK messages may quote the request, so only the log gets
+ * them.
+ */
 function explainError(error: unknown): Problem {
   const { type, code, statusCode, detail } = asRecord(error);
   if (error instanceof Problem) return error;
