@@ -34,7 +34,10 @@ export interface UsageFacts {
   /** Milliseconds until the first chunk of the answer. */
   ttftMs: number | null;
   durationMs: number;
-  /** The error code with which the call failed; absent for a call that was answered or whose client left. */
+  /**
+   * The error code with which the call failed; absent if it was answered or its client
+   * disconnected.
+   */
   failureCode?: string;
   /** Attempts at models, retries and fallbacks included; absent for calls without attempts. */
   attempts?: number;

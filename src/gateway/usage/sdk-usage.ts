@@ -18,9 +18,9 @@ type ReportQuery = ReportCall['query'];
 const dayMs = 86_400_000;
 const maxDays = 400;
 const maxDaysOfHours = 31;
-/** Groups of a report. */
+/** Limit of the groups of a report. */
 const maxGroups = 1_000;
-/** Models that one request may have run. */
+/** Limit of the records of one request, which has a record for each model that it ran. */
 const maxRecords = 20;
 const creditsPerDollar = 1_000_000;
 
@@ -35,7 +35,8 @@ export function sdkUsageHandlers({
     'usage.getSdkGeneration': async ({ identity, query }) => {
       await reportCharges();
       const filter = { ...ownFilter(identity), requestId: query.id };
-      // A request that several models ran has a record each; the last one has its answer.
+      // A request that tried several models has a record for each; the newest record has the
+      // answer.
       const records = await store.list(filter, { before: null, limit: maxRecords });
       const record = records.find(({ model }) => model !== null);
       if (record === undefined) throw generationNotFound();
@@ -53,7 +54,7 @@ export function sdkUsageHandlers({
   };
 }
 
-/** The records that the caller may read; an administrator can choose a user. */
+/** Limits the records to those that the caller may read; an administrator can choose a user. */
 function ownFilter(identity: ReportCall['identity'], userId?: string): UsageFilter {
   return identity.kind === 'user'
     ? { userId: identity.userId }
@@ -140,7 +141,7 @@ function readRange({
 
 function readDay(text: string, name: string): Date {
   const day = new Date(`${text}T00:00:00Z`);
-  // Date takes February 30 as March 2.
+  // JavaScript's Date parses February 30 as March 2.
   if (!Number.isNaN(day.getTime()) && day.toISOString().startsWith(text)) return day;
-  throw invalidMember(name, 'must be a day of the calendar');
+  throw invalidMember(name, 'must be a valid date');
 }

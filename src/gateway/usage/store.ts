@@ -22,7 +22,7 @@ export interface UsageRecord {
   failureCode: string | null;
   attempts: number | null;
   createdAt: Date;
-  /** `createdAt` in microseconds for the cursor; a Date has milliseconds only. */
+  /** `createdAt` with microseconds, for the cursor; a Date has only milliseconds. */
   createdAtText: string;
 }
 
@@ -44,7 +44,7 @@ export type UsageCursor = [createdAt: string, usageId: string];
 export type Grouping = 'day' | 'hour' | 'model' | 'provider' | 'user' | 'bureau' | 'outcome';
 
 export interface UsageGroup {
-  /** The value by which the records are grouped; null for records without one. */
+  /** The value that the records of the group share; null for records without such a value. */
   group: string | null;
   calls: bigint;
   credits: bigint;

@@ -35,15 +35,15 @@ const defaultDays = 30;
 const maximumGroups = 500;
 const retentionEveryMs = 3_600_000;
 const firstRetentionMs = 60_000;
-// A delete of 1,000 rows holds its locks for some milliseconds only.
+// Deleting 1,000 rows holds their locks for only a few milliseconds.
 const deleteBatch = 1_000;
 
 export function usage({ store, log, clock, retentionDays, reportCharges }: UsageOptions): Usage {
   const stop = new AbortController();
-  let currentRun: Promise<void> | undefined;
+  let retentionLoop: Promise<void> | undefined;
 
   async function deleteOldRecords(): Promise<void> {
-    // The first round waits, so that it does not slow down the start.
+    // The first round waits a minute, so that it does not slow down the start of the server.
     for (let waitMs = firstRetentionMs; ; waitMs = retentionEveryMs) {
       await pause(waitMs, { clock, signal: stop.signal });
       if (stop.signal.aborted) return;
@@ -65,10 +65,10 @@ export function usage({ store, log, clock, retentionDays, reportCharges }: Usage
       'usage.getOverview': createGetOverview({ store, clock, reportCharges }),
       ...sdkUsageHandlers({ store, reportCharges }),
     },
-    start: () => void (currentRun ??= deleteOldRecords()),
+    start: () => void (retentionLoop ??= deleteOldRecords()),
     async close() {
       stop.abort();
-      await currentRun;
+      await retentionLoop;
     },
   };
 }
