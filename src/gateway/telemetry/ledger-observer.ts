@@ -1,12 +1,12 @@
-// Wraps the ledger: records usage and charges of each call for the request log, its span and the
-// metrics. Callers of the ledger are independent of telemetry.
+// Wraps the ledger to record the usage and charges of each call for the request log, its span and
+// the metrics, so that the callers of the ledger need no telemetry.
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import type { Alongside, Hold, Ledger, Reservation } from '../credits/index.ts';
 import type { UsageFacts } from '../usage/index.ts';
 
 /**
- * A class: an object literal with a getter and six closures for each call would cost more than its
- * work.
+ * A class, because one is created for each call: an object literal would create a getter and six
+ * closures each time.
  */
 class ObservedReservation implements Reservation {
   readonly #reservation: Reservation;
@@ -47,7 +47,7 @@ class ObservedReservation implements Reservation {
 export function observeLedger(ledger: Ledger, note: (fields: CallNote) => void): Ledger {
   const observe = (reservation: Reservation) => new ObservedReservation(reservation, note);
 
-  // A spread would copy the current value of the getter `amount`.
+  // Object.assign keeps the getter `amount`; a spread would copy its current value.
   function observeHold(hold: Hold): Hold {
     return Object.assign(observe(hold), {
       holdId: hold.holdId,

@@ -3,22 +3,22 @@
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import { boundedLabel, secondsBuckets, type Metrics } from '../../kernel/telemetry/metrics.ts';
 
-// The bound is above the size of any catalog; a models file may change many times while the server
-// runs.
+// Above the size of any catalog. The bound is for models files that change many times while the
+// server runs.
 const maximumModels = 500;
 
 const callLabels = ['provider', 'model'];
 
 export interface UpstreamMetrics {
   /**
-   * The label of a model: `other` unless the model has run, since a requested name could be any
-   * text.
+   * The label of a model: `other` unless the model has been called, since a client can request any
+   * name.
    */
   modelLabel(model: string | undefined): string;
-  /** The labels of a call, which marks its model as one that has run. */
+  /** The labels of a call. From then on its model has a label of its own. */
   labelsOfCall(call: { provider: string; model: string }): string[];
   countCall(labels: readonly string[], outcome: string): void;
-  /** Counts a call by its key; without effect where the provider has one only. */
+  /** Counts a call by its key; no effect for a provider with a single key. */
   countKey(call: { provider: string; key?: string | undefined }, outcome: string): void;
   countRetry(labels: readonly string[]): void;
   measureDuration(labels: readonly string[], ms: number): void;
@@ -39,7 +39,7 @@ export function createUpstreamMetrics(metrics: Metrics): UpstreamMetrics {
   );
   const retries = metrics.counter(
     'townhall_upstream_retries_total',
-    'Calls that repeated one that had failed.',
+    'Retries of failed calls to model providers.',
     callLabels,
   );
   const durations = metrics.histogram(
@@ -56,13 +56,13 @@ export function createUpstreamMetrics(metrics: Metrics): UpstreamMetrics {
   );
   const countUsage = createUsageCounters(metrics);
   const boundedModel = boundedLabel(maximumModels);
-  const ranModels = new Set<string>();
+  const calledModels = new Set<string>();
   const modelLabel = (model: string | undefined): string =>
-    model !== undefined && ranModels.has(model) ? boundedModel(model) : 'other';
+    model !== undefined && calledModels.has(model) ? boundedModel(model) : 'other';
   return {
     modelLabel,
     labelsOfCall({ provider, model }) {
-      if (ranModels.size < maximumModels) ranModels.add(model);
+      if (calledModels.size < maximumModels) calledModels.add(model);
       return [provider, modelLabel(model)];
     },
     countCall: (labels, outcome) => calls.add([...labels, outcome]),
@@ -104,7 +104,7 @@ function createUsageCounters(metrics: Metrics) {
   };
 }
 
-/** A key at an endpoint, by the environment variable of the key. */
+/** The state of a key at an endpoint. `keyEnv` is the environment variable of the key. */
 export interface KeyReport {
   provider: string;
   keyEnv: string | undefined;
@@ -119,7 +119,7 @@ export function registerKeyGauges(metrics: Metrics, reports: () => readonly KeyR
     reports().map((report) => ({ labels: labelsOfKey(report), value: valueOf(report) }));
   metrics.gauge(
     'townhall_upstream_key_running',
-    'Calls that run now, by key of a provider with several.',
+    'Calls in progress, by key, for providers with several keys.',
     read(({ outstanding }) => outstanding),
     labels,
   );
@@ -142,7 +142,7 @@ export function registerUsageAlarmGauges(
 ): void {
   metrics.gauge(
     'townhall_usage_alarms',
-    'Calls of users since the start for which a provider claimed a usage far above what was possible.',
+    'Calls since the process started for which a provider reported more usage than is possible.',
     () => counts().alarms,
   );
   metrics.gauge(
@@ -159,7 +159,7 @@ export function registerBreakerGauge(
 ): void {
   metrics.gauge(
     'townhall_upstream_breaker_open',
-    '1 while calls to the model are held off after too many failures.',
+    '1 while calls to the model are stopped after too many failures.',
     () => {
       // Models that share the label `other` have one series, which is 1 while any of their breakers is open.
       const series = new Map<string, { labels: string[]; value: number }>();

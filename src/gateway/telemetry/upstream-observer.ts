@@ -1,6 +1,6 @@
-// Observes calls to model providers: metrics by provider and model, one span a call
-// (OpenTelemetry's conventions for generative AI), and fields for the request log with the model
-// and the waiting time.
+// Observes calls to model providers: metrics by provider and model, one span per call (by
+// OpenTelemetry's conventions for generative AI), and the model and the time that the request
+// waited for it in the request log.
 import type { Clock } from '../../kernel/clock.ts';
 import type { CallNote } from '../../kernel/contract/operation.ts';
 import type { RequestEnd, RequestScope } from '../../kernel/http/observer.ts';
@@ -23,7 +23,7 @@ export interface UpstreamAttempt {
   provider: string;
   /** 0 for the first attempt. */
   retry: number;
-  /** The environment variable of the key, where the provider has several. */
+  /** The environment variable of the key, if the provider has several keys. */
   key?: string | undefined;
 }
 
@@ -34,7 +34,7 @@ export interface UpstreamObserver {
   note(fields: CallNote): void;
   /** Registers the gauge of open breakers. */
   showBreakers(states: () => readonly { model: string; provider: string; isOpen: boolean }[]): void;
-  /** Registers the gauges of the keys of providers with several. */
+  /** Registers the gauges of the keys of providers that have several keys. */
   showKeys(states: () => readonly KeyReport[]): void;
   /** Registers the gauges of implausible usage: affected calls, and users whose paid calls are stopped. */
   showUsageAlarms(counts: () => { alarms: number; stoppedUsers: number }): void;
@@ -143,7 +143,7 @@ function startSpan(
   { model, provider, retry }: UpstreamAttempt,
   request: RequestScope | undefined,
 ): Span {
-  // Calls outside of requests are those of jobs for images and videos.
+  // Only jobs, which create images and videos, make calls outside of a request.
   const operation =
     request === undefined ? 'generate_content' : (operationNames[request.operationId ?? ''] ?? 'chat');
   if (!traces.isOn) return traces.start(operation);
@@ -158,7 +158,7 @@ function startSpan(
   });
 }
 
-/** Records the start of the answer now, and its end when the request ends. */
+/** Records the start of the answer now. The end is recorded when the request ends. */
 function recordAnswer(observation: Observation): void {
   const { attempt, labels, request, startedMs, clock, upstreamMetrics, addUpstreamMs } = observation;
   const { model, provider } = attempt;
@@ -166,7 +166,7 @@ function recordAnswer(observation: Observation): void {
   const upstreamMs = addUpstreamMs(request, answeredMs - startedMs);
   upstreamMetrics.countCall(labels, 'answered');
   upstreamMetrics.countKey(attempt, 'answered');
-  // A streamed answer lasts as long as its request.
+  // A streamed answer lasts as long as its request. A job has no request, and its answer has ended.
   if (request === undefined) {
     recordEnd(observation, answeredMs, { isStream: false, isClientGone: false, notes: {} });
   } else {
