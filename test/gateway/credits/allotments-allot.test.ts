@@ -1,5 +1,5 @@
-// Allotments in the database: opened, enlarged, given back, renewed, recalled,
-// closed and taken back, never beyond what account and key have.
+// Allotments in the database: opened, enlarged, given back, renewed, recalled, closed and taken
+// back, and never more than the credits of account and key.
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
 import { waitForBlockedStatement } from '../../support/locks.ts';
@@ -60,7 +60,7 @@ describe('allot', () => {
     expect(await world.keyRow(tokenId)).toEqual({ spent: 0n, held: 40n });
   });
 
-  test('answers a repeated request with the row as it is', async () => {
+  test('answers a repeated request with the unchanged row', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 30n);
     expect(await world.allot(userId, 30n, { allotmentId })).toMatchObject({
@@ -127,7 +127,7 @@ describe('allot', () => {
 });
 
 describe('idleElsewhere', () => {
-  test('counts the allotments of other gateways alone', async () => {
+  test('counts only the allotments of other gateways', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 30n);
     await world.allot(userId, 45n, { gatewayId: 'gwy_b' });
@@ -146,7 +146,7 @@ describe('idleElsewhere', () => {
     expect(await world.allot(userId, 45n, { tokenId })).toMatchObject({ available: 10n, idleElsewhere: 40n });
   });
 
-  test('leaves out a holder that answered the ticket', async () => {
+  test('does not count a gateway that has answered the ticket', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
     await world.allot(userId, 40n, { gatewayId: 'gwy_c' });
@@ -156,7 +156,7 @@ describe('idleElsewhere', () => {
     expect(await world.allot(userId, 50n)).toMatchObject({ idleElsewhere: 100n });
   });
 
-  test('equals affordable without a call', async () => {
+  test('is the same number in affordable', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 60n, { gatewayId: 'gwy_b' });
     expect(await world.store.affordable({ gatewayId: 'gwy_a', userId, tokenId: 'tok_test' })).toEqual({
@@ -196,12 +196,10 @@ describe('giveBack', () => {
     ]);
   });
 
-  test('answers null for the allotments that it ends', async () => {
+  test('returns null for an unknown allotment and for one that it ends', async () => {
     const userId = await world.user(100n);
-    const [firstAllotment, secondAllotment] = [
-      await world.allot(userId, 10n),
-      await world.allot(userId, 20n, { tokenId: 'tok_b' }),
-    ];
+    const firstAllotment = await world.allot(userId, 10n);
+    const secondAllotment = await world.allot(userId, 20n, { tokenId: 'tok_b' });
     const rows = await world.store.giveBack([
       { allotmentId: 'alt_unknown', version: 1, amount: 0n, end: true },
       { allotmentId: secondAllotment.allotmentId, version: 1, amount: 5n, end: false },
@@ -238,7 +236,7 @@ describe('recall', () => {
   const recallFor = (userId: string, need: bigint, members = {}) =>
     world.store.recall({ ticket: 't1', gatewayId: 'gwy_a', userId, tokenId: 'tok_test', need, ...members });
 
-  test('flags what other gateways have of the account', async () => {
+  test('flags the allotments of other gateways on the account', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 30n);
     const { allotmentId } = await world.allot(userId, 60n, { gatewayId: 'gwy_b', tokenId: 'tok_b' });
@@ -247,7 +245,7 @@ describe('recall', () => {
     expect((await world.store.flags('gwy_b')).rows).toMatchObject([{ allotmentId, isRecalled: true }]);
   });
 
-  test('flags the key alone when only its cap lacks', async () => {
+  test('flags only allotments of the key when only its cap is short', async () => {
     const userId = await world.user(100n);
     const tokenId = await world.key(userId, 20n);
     const { allotmentId } = await world.allot(userId, 20n, { gatewayId: 'gwy_b', tokenId });
@@ -264,7 +262,7 @@ describe('recall', () => {
     expect((await world.store.flags('gwy_b')).rows).toEqual([]);
   });
 
-  test('gives what comes back to the oldest ticket', async () => {
+  test('reserves returned credits for the oldest ticket', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 100n, { gatewayId: 'gwy_b' });
     await recallFor(userId, 60n);
@@ -278,7 +276,7 @@ describe('recall', () => {
     });
   });
 
-  test('has precedence for a second', async () => {
+  test('takes precedence over requests without a ticket for a second', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 50n, { gatewayId: 'gwy_b' });
     await recallFor(userId, 60n);
@@ -288,7 +286,7 @@ describe('recall', () => {
     expect(await world.allot(userId, 50n, third)).toMatchObject({ outcome: 'granted' });
   });
 
-  test('leaves no allotment that opens at the same time unflagged', async () => {
+  test('flags every allotment that opens at the same time', async () => {
     const userId = await world.user(100n);
     await Promise.all([
       ...Array.from({ length: 10 }, (_, index) =>
@@ -303,7 +301,7 @@ describe('recall', () => {
 });
 
 describe('close', () => {
-  test.each(['userId', 'tokenId', 'bureauId'] as const)('closes what is open by %s', async (member) => {
+  test.each(['userId', 'tokenId', 'bureauId'] as const)('closes open allotments by %s', async (member) => {
     const userId = await world.user(100n);
     const tokenId = await world.key(userId, null);
     const { allotmentId } = await world.allot(userId, 30n, { tokenId, bureauId: 'bur_a' });
@@ -319,6 +317,8 @@ describe('close', () => {
   test('closes the allotments of an account with a debt', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 80n);
+    // The first refund takes 10 of the 20 free credits; the second needs 20 and leaves a debt of
+    // 10.
     await world.takeBack(userId, 10n);
     expect((await world.store.flags('gwy_a')).rows).toEqual([]);
     await world.takeBack(userId, 20n);
@@ -327,14 +327,14 @@ describe('close', () => {
 });
 
 describe('renew', () => {
-  test('stores what the holder counts, within the amount', async () => {
+  test('stores the reported counts, up to the amount', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 50n);
     await world.store.renew('gwy_a', [{ allotmentId, reserved: 70n, unapplied: 20n }], 20_000);
     expect(await world.store.listAllotments(userId)).toMatchObject([{ reserved: 30n, unapplied: 20n }]);
   });
 
-  test('covers allotments that are not reported', async () => {
+  test('renews allotments without a report too', async () => {
     const userId = await world.user(100n);
     const { row } = await world.allot(userId, 10n);
     await world.advance(61_000);
@@ -344,13 +344,11 @@ describe('renew', () => {
 
   test('answers with the open allotments of the gateway', async () => {
     const userId = await world.user(100n);
-    const [firstAllotment, endedAllotment, otherAllotments] = [
-      await world.allot(userId, 10n),
-      await world.allot(userId, 10n),
-      await world.allot(userId, 10n, { gatewayId: 'gwy_b' }),
-    ];
+    const firstAllotment = await world.allot(userId, 10n);
+    const endedAllotment = await world.allot(userId, 10n);
+    const otherAllotment = await world.allot(userId, 10n, { gatewayId: 'gwy_b' });
     await end(endedAllotment.allotmentId);
-    const reports = [firstAllotment, endedAllotment, otherAllotments].map(({ allotmentId }) => ({
+    const reports = [firstAllotment, endedAllotment, otherAllotment].map(({ allotmentId }) => ({
       allotmentId,
       reserved: 1n,
       unapplied: 0n,
@@ -372,6 +370,8 @@ describe('renew', () => {
 });
 
 describe('takeBackExpired', () => {
+  // A lease lasts 20 s (allotments-world.ts), so it can be taken back 60 s after its allotment
+  // opened.
   test('waits 40 s after the end of a lease', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 10n);
@@ -384,7 +384,7 @@ describe('takeBackExpired', () => {
 
   // The embedded engine runs one transaction at a time.
   test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
-    'leaves a lease that is renewed while it waits for the row',
+    'keeps an allotment that is renewed while it waits for the row',
     async () => {
       const userId = await world.user(100n);
       const { allotmentId } = await world.allot(userId, 10n);
@@ -394,7 +394,7 @@ describe('takeBackExpired', () => {
         const takingBack = world.store.takeBackExpired(100);
         await waitForBlockedStatement(world.sql);
         await tx`select * from gateway.credits_renew('gwy_a', '{}', 20)`;
-        // An object, since the transaction would await a promise that needs its end.
+        // Wrapped in an object: the transaction would await the promise, which needs its commit.
         return { round: takingBack };
       });
       expect(await round).toEqual([]);
@@ -438,7 +438,7 @@ describe('the balance of an account', () => {
     expect(await world.credits.available(userId, tokenId)).toBe(40n);
   });
 
-  test('has nothing available while a debt waits for a holder', async () => {
+  test('has nothing available while it owes credits', async () => {
     const userId = await world.user(100n);
     await world.allot(userId, 60n);
     await world.takeBack(userId, 50n);

@@ -1,5 +1,5 @@
-// Charges of a journal in the database: each line once, in one transaction per
-// account and batch, from its allotment first.
+// Charges of a journal in the database: each line is charged once, from its allotment first, in one
+// transaction per account and batch.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { startNewGeneration } from '../../../src/gateway/credits/index.ts';
 import { id } from '../../../src/kernel/ids.ts';
@@ -84,7 +84,7 @@ describe('applyCharges', () => {
   });
 });
 
-describe('applyCharges with a journal that does not fit', () => {
+describe('applyCharges with an unexpected journal', () => {
   test('refuses a batch that does not follow the applied lines', async () => {
     const userId = await world.user(100n);
     await world.charge([{ call: callOf(userId) }]);
@@ -149,7 +149,7 @@ describe('applyCharges on account, key and allotment', () => {
     expect(await world.mismatches()).toEqual([]);
   });
 
-  test('leaves the reservations of others alone', async () => {
+  test('leaves the allotments of other tokens alone', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 20n);
     await world.allot(userId, 70n, { tokenId: 'tok_b', gatewayId: 'gwy_b' });
@@ -175,7 +175,7 @@ describe('applyCharges on account, key and allotment', () => {
     expect(await world.mismatches()).toEqual([]);
   });
 
-  test('charges a late call what account and key have', async () => {
+  test('charges a late call up to the free credits of its account', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 60n);
     await world.advance(61_000);
@@ -187,7 +187,7 @@ describe('applyCharges on account, key and allotment', () => {
     expect(await world.mismatches()).toEqual([]);
   });
 
-  test('charges nothing to an account that owes', async () => {
+  test('charges an account with a debt no more than the allotment covers', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 60n);
     await world.takeBack(userId, 70n);
@@ -208,7 +208,7 @@ describe('applyCharges on account, key and allotment', () => {
     expect(await world.mismatches()).toEqual([]);
   });
 
-  test('records an unpaid call', async () => {
+  test('records the usage of a free call', async () => {
     const call = { ...callOf('usr_a'), userId: null, bureauId: null };
     expect(await world.charge([{ call, credits: 5n }])).toMatchObject({
       results: [{ charged: 0n, overrun: 0n, isLate: false }],
@@ -217,7 +217,7 @@ describe('applyCharges on account, key and allotment', () => {
     expect(await world.sql`select 1 from gateway.credits_txs`).toEqual([]);
   });
 
-  test('stores the counts of the holder', async () => {
+  test('lowers the stored counts, or replaces them with a report', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 60n);
     await world.store.renew('gwy_a', [{ allotmentId, reserved: 20n, unapplied: 15n }], 20_000);
@@ -231,20 +231,21 @@ describe('applyCharges on account, key and allotment', () => {
     ]);
   });
 
-  test('raises applied_seq by a batch without lines', async () => {
+  test('raises applied_seq for a batch without lines', async () => {
     expect(await world.charge([], { toSeq: 9 })).toMatchObject({ outcome: 'applied', appliedSeq: 9 });
     expect(await world.store.appliedSeqs(['gwy_a', 'gwy_unknown'])).toEqual(new Map([['gwy_a', 9]]));
   });
 
-  test('refuses the whole batch for a line that the database refuses', async () => {
+  test('refuses the whole batch when the database cannot store one of its lines', async () => {
     const userId = await world.user(100n);
+    // PostgreSQL stores no NUL in text; 22P05 is "untranslatable character".
     const badLine = { call: callOf(userId), facts: facts({ model: 'a\u0000b' }) };
     await expect(world.charge([{ call: callOf(userId) }, badLine])).rejects.toMatchObject({ code: '22P05' });
     expect(await world.store.appliedSeqs(['gwy_a'])).toEqual(new Map([['gwy_a', 0]]));
     expect(await world.account(userId)).toMatchObject({ posted: 100n });
   });
 
-  test('agrees with allotments that change at the same time', async () => {
+  test('charges exactly while the allotments change', async () => {
     const users = await Promise.all(Array.from({ length: 5 }, () => world.user(10_000n)));
     const allotments = await Promise.all(
       users.flatMap((userId) =>
@@ -275,13 +276,14 @@ describe('applyCharges on account, key and allotment', () => {
         ),
       ),
     ]);
+    // Each user has two allotments, each charged 3 credits in each of ten rounds.
     for (const userId of users) expect(await world.account(userId)).toMatchObject({ posted: 9_940n });
     expect(await world.mismatches()).toEqual([]);
   });
 });
 
 describe('the history', () => {
-  test('has a line per call of a batch from the newest', async () => {
+  test('lists each call of a batch, the newest first', async () => {
     const userId = await world.user(100n);
     const ids = Array.from({ length: 5 }, () => id('use'));
     const lines = ids.map((usageId, index) => ({ usageId, call: callOf(userId), credits: BigInt(index) }));
@@ -345,7 +347,7 @@ describe('verify', () => {
 
   test.each([
     [
-      'the amount of an allotment',
+      'a changed amount of an allotment',
       'update gateway.credits_allotments set amount = 40',
       ['held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
     ],
@@ -355,7 +357,7 @@ describe('verify', () => {
       ['held_not_as_holds $USER', 'key_held_not_as_holds $KEY'],
     ],
     [
-      'the account of an allotment',
+      'an allotment of an unknown account',
       `update gateway.credits_allotments set account_id = 'usr_x'`,
       [
         'allotment_of_another_account $ALLOTMENT',
@@ -364,7 +366,7 @@ describe('verify', () => {
       ],
     ],
     [
-      'counts beyond an allotment',
+      'counts above the amount of an allotment',
       `alter table gateway.credits_allotments drop constraint credits_allotment_covers_reports;
         update gateway.credits_allotments set reserved = 99`,
       ['allotment_not_covering $ALLOTMENT'],
@@ -426,7 +428,7 @@ describe('verify', () => {
   });
 });
 
-// A database of the embedded engine is used again by the next test.
+// The next test uses the same database with the embedded engine.
 const restoreConstraints = `
   update gateway.credits_allotments set amount = 0, reserved = 0;
   alter table gateway.credits_allotments drop constraint if exists credits_allotment_covers_reports;

@@ -29,9 +29,11 @@ export interface AllotmentsWorld {
     need: bigint,
     overrides?: Partial<AllotRequest>,
   ): Promise<AllotResult & { allotmentId: string }>;
-  /** Applies these credits on an allotment as the next batch of journal `gwy_a`. */
+  /**
+   * Applies these charges as the next batch of journal `gwy_a`, unless the overrides say otherwise.
+   */
   charge(lines: readonly Partial<CoveredCharge>[], overrides?: Partial<ChargeBatch>): Promise<ApplyResult>;
-  /** The row of the account, idle allotments as held. */
+  /** The row of the account, in which all credits of allotments count as held. */
   account(userId: string): Promise<AccountRow>;
   keyRow(tokenId: string): Promise<{ spent: bigint; held: bigint }>;
   /** Lets time pass for leases and tickets. */
@@ -138,8 +140,8 @@ async function applyNextBatch(
 }
 
 /**
- * Replaces the function that returns the start of the database server. The test server started less than a
- * minute ago, so no allotment could be taken back.
+ * Replaces the SQL function that returns when the database server started. The server of a test may
+ * have started less than a minute ago, so no allotment would be taken back.
  */
 export async function startServerAt(sql: Sql, time: 'now' | '-infinity'): Promise<void> {
   const value = time === 'now' ? 'now()' : `'${time}'::timestamptz`;

@@ -38,28 +38,28 @@ const shortTimes = {
 };
 // A lease longer than the pauses of a busy machine, for holds that must not expire.
 const longLeaseTimes = { ...shortTimes, leaseMs: 3_000 };
-/** Ends the lease of one hold, or of all. */
+/** Lets the lease of one hold, or of all holds, expire. */
 const expire = (holdId: string | null = null) => world.sql`
   update gateway.credits_holds set lease_until = gateway.townhall_now() - interval '1 second'
   where ${holdId}::text is null or hold_id = ${holdId}`;
 const setCheckpoint = (checkpoint: number, holdId: string | null = null) => world.sql`
   update gateway.credits_holds set checkpoint = ${checkpoint}
   where ${holdId}::text is null or hold_id = ${holdId}`;
-async function states(): Promise<[string, bigint | null][]> {
+async function readStates(): Promise<[string, bigint | null][]> {
   const holds = await world.sql<{ state: string; charged: bigint | null }[]>`
     select state, charged from gateway.credits_holds order by hold_id`;
   return holds.map(({ state, charged }) => [state, charged]);
 }
-const usage = () => world.sql`
+const readUsage = () => world.sql`
   select credits, outcome, estimated, output_tokens as output
   from gateway.usage_records order by usage_id`;
 
 interface Outage {
-  /** Statements fail before they run, or their answers are lost after it. */
+  /** Whether statements fail before they run, or run and lose their answers. */
   loses: 'nothing' | 'statements' | 'answers';
 }
 
-/** A replica whose database can be lost. */
+/** A replica whose connection to the database a test can interrupt. */
 function fragileReplica(options: Partial<CreditsOptions> = {}): { credits: Credits; outage: Outage } {
   const outage: Outage = { loses: 'nothing' };
   const realStore = creditsStore(world.place.database);
@@ -95,11 +95,11 @@ describe('a hold whose process has ended', () => {
     await expire();
     await world.replica({ times: shortTimes }).start();
     await until(async () => (await world.account(userId)).held === 0n, 'both holds are resolved');
-    expect(await states()).toEqual([
+    expect(await readStates()).toEqual([
       ['recovered', 30n],
       ['voided', 0n],
     ]);
-    expect(await usage()).toEqual([
+    expect(await readUsage()).toEqual([
       { credits: 30n, outcome: 'upstream_failed', estimated: true, output: 7n },
       { credits: 0n, outcome: 'rejected', estimated: true, output: 0n },
     ]);
@@ -122,11 +122,11 @@ describe('a hold whose process has ended', () => {
     });
   });
 
-  test('is resolved at once where no other process can use the database', async () => {
+  test('is resolved at once if no other process has the database open', async () => {
     const userId = await world.user(1_000n);
     await deadReplica.ledger.hold(callOf(userId), 100n);
     await world.replica({ isAlone: true }).start();
-    expect(await states()).toEqual([['recovered', 0n]]);
+    expect(await readStates()).toEqual([['recovered', 0n]]);
     expect(await world.account(userId)).toEqual({ posted: 1_000n, held: 0n, owed: 0n });
   });
 
@@ -137,7 +137,7 @@ describe('a hold whose process has ended', () => {
     await world.replica({ times: { ...shortTimes, leaseMs: 3_600_000 } }).start();
     // Ten rounds of the sweeper.
     await new Promise((resolve) => setTimeout(resolve, 500));
-    expect(await states()).toEqual([['held', null]]);
+    expect(await readStates()).toEqual([['held', null]]);
   });
 });
 
@@ -160,26 +160,26 @@ describe('a settlement after the recovery of its hold', () => {
   test.each([0, 25])('charges the whole answer once, including a checkpoint of %d', async (checkpoint) => {
     const userId = await world.user(1_000n);
     const hold = await createRecoveredHold(userId, { checkpoint });
-    expect(await usage()).toEqual([
+    expect(await readUsage()).toEqual([
       { credits: BigInt(checkpoint), outcome: 'upstream_failed', estimated: true, output: 0n },
     ]);
     expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
-    expect(await usage()).toEqual([{ credits: 60n, outcome: 'completed', estimated: false, output: 5n }]);
-    expect(await states()).toEqual([['settled', 60n]]);
+    expect(await readUsage()).toEqual([{ credits: 60n, outcome: 'completed', estimated: false, output: 5n }]);
+    expect(await readStates()).toEqual([['settled', 60n]]);
     expect(await lateRows()).toEqual([{ id: hold.holdId, credits: 60n, outcome: 'completed' }]);
     expect(deadReplica.counters()).toMatchObject({ lateSettlements: 1, overruns: 0 });
   });
 
-  test('returns the excess of the checkpoint', async () => {
+  test('returns the credits that the checkpoint charged too much', async () => {
     const userId = await world.user(1_000n);
     const hold = await createRecoveredHold(userId, { checkpoint: 80 });
     expect(await hold.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toEqual({ posted: 940n, held: 0n, owed: 0n });
   });
 
-  test('pays a debt with what it returns', async () => {
+  test('pays a debt with the credits that it returns', async () => {
     const userId = await world.user(100n);
     const hold = await createRecoveredHold(userId, { checkpoint: 80 });
     await world.place.database.tx((tx) =>
@@ -236,7 +236,7 @@ describe('a settlement after the recovery of its hold', () => {
     expect(await readdir(world.journalPath)).toEqual([]);
   });
 
-  test('is free for work that another process repeats', async () => {
+  test('charges nothing for work that another process repeats', async () => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
@@ -285,7 +285,7 @@ describe('a hold whose process is alive', () => {
         from gateway.credits_holds`,
     ).toEqual([{ state: 'held', checkpoint: 12n, output: '2', model: 'acme/other' }]);
     expect(await hold.settle(44n, facts())).toEqual({ charged: 44n });
-    expect(await states()).toEqual([['settled', 44n]]);
+    expect(await readStates()).toEqual([['settled', 44n]]);
   });
 
   test('is checkpointed at once after 256 output tokens', async () => {
@@ -314,9 +314,9 @@ describe('a hold whose process is alive', () => {
   });
 });
 
-describe('a settlement while the database is away', () => {
+describe('a settlement while the database is unreachable', () => {
   test.each(['statements', 'answers'] as const)(
-    'is on disk at once and charged once after lost %s',
+    'is in the journal at once and charged once, after lost %s',
     async (loses) => {
       const userId = await world.user(1_000n);
       const { credits, outage } = fragileReplica();
@@ -339,13 +339,13 @@ describe('a settlement while the database is away', () => {
       await until(async () => (await readdir(world.journalPath)).length === 0, 'the journal is settled');
       expect(await world.account(userId)).toMatchObject({ posted: 994n });
       expect(credits.counters()).toMatchObject({ journaled: 3, lateSettlements: 0 });
-      // The hold of the lost answer has no owner and ends with its lease.
+      // A hold whose answer was lost has no owner. Recover it, so that no credits stay held.
       await world.replica({ isAlone: true }).start();
       expect(await world.account(userId)).toEqual({ posted: 994n, held: 0n, owed: 0n });
     },
   );
 
-  test('is charged once by the processes after it', async () => {
+  test('is charged once by later processes', async () => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n);
@@ -353,7 +353,7 @@ describe('a settlement while the database is away', () => {
     expect(await hold.settle(42n, facts())).toEqual({ charged: 42n });
     await Promise.all(Array.from({ length: 3 }, () => world.replica().start()));
     expect(await readdir(world.journalPath)).toEqual([]);
-    expect(await states()).toEqual([['settled', 42n]]);
+    expect(await readStates()).toEqual([['settled', 42n]]);
     expect(await world.account(userId)).toEqual({ posted: 958n, held: 0n, owed: 0n });
   });
 
@@ -400,7 +400,7 @@ describe('the journal of settlements', () => {
     'null',
     '{"holdId":"hld_bad","accountId":"usr_x","credits":"x","facts":{}}',
     '{"holdId":"hld_other","accountId":"usr_x","credits":"1","facts":{}}',
-  ])('settles the others beside an unreadable file: %s', async (text) => {
+  ])('settles the other files next to an unreadable file: %s', async (text) => {
     const userId = await world.user(1_000n);
     const { credits, outage } = fragileReplica();
     const hold = await credits.ledger.hold(callOf(userId), 100n);

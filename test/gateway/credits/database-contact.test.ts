@@ -1,4 +1,4 @@
-// For how long the database has answered without a break.
+// How long the database has answered without interruption.
 import { expect, test } from 'vitest';
 import { DatabaseContact } from '../../../src/gateway/credits/allotments/database-contact.ts';
 
@@ -19,9 +19,10 @@ test('the contact lasts until an error', () => {
   expect(contact.unbrokenMs()).toBe(0);
 });
 
-test('the contact begins anew after a stop of the process', () => {
+test('the contact restarts after the process was suspended', () => {
   const { clock, contact } = contactAt(1_000);
   contact.recordAnswer();
+  // More than 15 s without an answer counts as a suspension.
   clock.nowMs = 91_000;
   expect(contact.unbrokenMs()).toBe(0);
   contact.recordAnswer();

@@ -1,5 +1,5 @@
-// Idle credits of revoked and expired tokens, blocked users and paused Bureaus come
-// back at once and not after five seconds.
+// Idle credits of revoked and expired tokens, blocked users and paused Bureaus come back at once
+// instead of after five seconds, when any idle credits are given back.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { GatewayWorld } from '../../support/gateway.ts';
 import type { ScriptedProvider } from '../../support/provider.ts';
@@ -91,8 +91,8 @@ async function readAccountHeld(userId: string): Promise<bigint> {
   return row?.held ?? 0n;
 }
 
-// The promise is one second; the bound leaves room for a busy machine, and is below
-// the give-back of unused credits.
+// The credits should come back within a second. The bound leaves room for a busy machine, and is
+// below the five seconds after which unused credits are given back anyway.
 const maximumDelayMs = 4_000;
 
 describe('idle credits come back within a second', () => {
@@ -123,7 +123,7 @@ describe('idle credits come back within a second', () => {
 
   test('from a token whose machine credential has expired', async () => {
     const { userId, userToken, tokenId } = await makeUserOfMachine(5);
-    // Use the token until its end, so that its credits are not given back as unused.
+    // Use the token until it expires, so that its credits are not given back as unused.
     await until(async () => (await chat(userToken)) === 401, 'the token has expired');
     const delayMs = await until(async () => (await readHeld(tokenId)) === 0n, 'the credits are given back');
     expect(delayMs).toBeLessThan(maximumDelayMs);

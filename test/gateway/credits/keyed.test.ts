@@ -38,7 +38,7 @@ afterEach(async () => {
   expect(mismatches).toEqual([]);
 });
 
-/** The store, which answers no charges while `isAway`. */
+/** The real store, except that `apply` fails while `isAway`. */
 function storeWithOutage(): CreditsStore {
   const store = creditsStore(world.place.database);
   return {
@@ -89,7 +89,7 @@ const replayedReply = {
   headers: { 'x-townhall-credits': '30', 'idempotent-replayed': 'true' },
 };
 
-describe('a key whose call lost the database at its end', () => {
+describe('a key whose call lost the database before its settlement', () => {
   test('is in use until the journal is applied', async () => {
     expect(await payKeyed(keyedCall(), { before: loseDatabase })).toMatchObject({ body: { text: 'hi' } });
     await expireKeys();
@@ -111,7 +111,7 @@ describe('a key whose call lost the database at its end', () => {
     expect(await posted()).toBe(970n);
   });
 
-  test('charges only the second call where one came in between', async () => {
+  test('charges only the second call when one ran before the journal was applied', async () => {
     await payKeyed(keyedCall(), { before: loseDatabase });
     await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
     await expireKeys();

@@ -13,7 +13,7 @@ beforeEach(async () => {
   credits = world.replica();
 });
 afterEach(async () => {
-  // After every test the ledger has to be consistent.
+  // Every test must leave a consistent ledger.
   const { faults: mismatches } = await credits.verify();
   await world.close();
   expect(mismatches).toEqual([]);
@@ -21,7 +21,7 @@ afterEach(async () => {
 
 const hold = (userId: string, amount: bigint, members = {}) =>
   credits.ledger.hold(callOf(userId, members), amount);
-const usage = () =>
+const readUsage = () =>
   world.sql<{ credits: bigint; outcome: string; estimated: boolean }[]>`
     select credits, outcome, estimated from gateway.usage_records order by usage_id`;
 const openKey = (userId: string, cap: bigint | null, tokenId = 'tok_key') =>
@@ -93,7 +93,7 @@ describe('a hold', () => {
   test('of zero is recorded without a balance', async () => {
     const freeHold = await hold('usr_without_an_account', 0n);
     expect(await freeHold.settle(0n, facts())).toEqual({ charged: 0n });
-    expect(await usage()).toEqual([{ credits: 0n, outcome: 'completed', estimated: false }]);
+    expect(await readUsage()).toEqual([{ credits: 0n, outcome: 'completed', estimated: false }]);
   });
 
   test('above any balance is refused with 402', async () => {
@@ -119,7 +119,7 @@ describe('a hold', () => {
 });
 
 describe('a settlement', () => {
-  test('frees what the call did not cost', async () => {
+  test('frees the credits that the call did not cost', async () => {
     const userId = await world.user(100n);
     const openHold = await hold(userId, 80n);
     expect(await openHold.settle(30n, facts())).toEqual({ charged: 30n });
@@ -376,7 +376,7 @@ describe('post and takeBack', () => {
     expect((await hold(userId, 30n)).amount).toBe(30n);
   });
 
-  test('leave a running call its hold and take what it frees', async () => {
+  test('leave a running call its hold and take the credits that it frees', async () => {
     const userId = await world.user(100n);
     const openHold = await hold(userId, 80n);
     expect(await takeBack(userId, 60n)).toEqual({ taken: 20n, owed: 40n });
@@ -385,7 +385,7 @@ describe('post and takeBack', () => {
     expect(await world.account(userId)).toEqual({ posted: 10n, held: 0n, owed: 0n });
   });
 
-  test('take all or nothing where required', async () => {
+  test('take all or nothing when partial is false', async () => {
     const userId = await world.user(100n);
     await hold(userId, 30n);
     const deduct = (amount: bigint, ref: string) =>
@@ -413,8 +413,8 @@ describe('post and takeBack', () => {
   });
 });
 
-describe('the journal entries', () => {
-  test('of a transaction must add up to zero', async () => {
+describe('the tables of the ledger', () => {
+  test('refuse a transaction whose entries do not add up to zero', async () => {
     const userId = await world.user(100n);
     await expect(
       world.place.database.tx(async (tx) => {
@@ -428,7 +428,7 @@ describe('the journal entries', () => {
     ).rejects.toMatchObject({ code: '23514' });
   });
 
-  test('cannot be changed or removed', async () => {
+  test('refuse to change or remove entries', async () => {
     await world.user(100n);
     for (const statement of [
       'update gateway.credits_entries set amount = amount + 1',
@@ -442,7 +442,7 @@ describe('the journal entries', () => {
     }
   });
 
-  test('never make a balance negative', async () => {
+  test('refuse a negative balance', async () => {
     const userId = await world.user(100n);
     await expect(
       world.sql`update gateway.credits_accounts set held = 101 where account_id = ${userId}`,

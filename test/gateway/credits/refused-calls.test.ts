@@ -1,6 +1,6 @@
-// A thousand calls of one user that are refused at once: each is 402 with the available credits,
-// and they read the balance together. One by one they would wait for a connection longer than a
-// statement may.
+// A thousand calls of one user that are refused at once: each gets a 402, and they share their
+// reads of the balance. With a read for each call, they would wait for a database connection until
+// the statement timeout.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { creditsStore, sqlAllotmentStore, type Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, startLedger, type LedgerWorld } from './world.ts';
@@ -33,6 +33,7 @@ test('a thousand concurrent reads of a balance become two', async () => {
     Array.from({ length: 1_000 }, () => credits.ledger.available(userId, 'tok_test')),
   );
   expect(new Set(balances)).toEqual(new Set([120n]));
+  // The first caller starts a read. All others share a second read, which starts after their calls.
   expect(reads).toBe(2);
 });
 

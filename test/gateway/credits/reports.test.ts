@@ -35,7 +35,7 @@ describe('the row of an allotment', () => {
     expect(await world.store.listAllotments(userId)).toMatchObject([{ reserved: 20n, unapplied: 10n }]);
   });
 
-  test('ignores a report that comes after a later one', async () => {
+  test('ignores a report that arrives after a later report', async () => {
     const userId = await world.user(500n);
     const { allotmentId } = await world.allot(userId, 500n);
     await world.store.report('gwy_a', [{ allotmentId, reserved: 0n, unapplied: 30n, number: 6n }], null);
@@ -57,7 +57,7 @@ describe('the row of an allotment', () => {
     expect((await world.store.flags('gwy_a')).rows).toEqual([]);
   });
 
-  test('is ended with at most 500 others in a statement', async () => {
+  test('is ended in a statement with at most 500 rows', async () => {
     const sizes: number[] = [];
     const store = {
       giveBack: (requests: Parameters<typeof world.store.giveBack>[0]) => {
@@ -104,7 +104,7 @@ describe('a balance over two gateways', () => {
     }
   });
 
-  test('countReports no row of other users', async () => {
+  test('is read without new reports about other users', async () => {
     const [firstGateway] = await startGateways();
     const users = await Promise.all(Array.from({ length: 20 }, () => world.user(1_000n)));
     const [userId = ''] = users;
@@ -120,7 +120,7 @@ describe('a balance over two gateways', () => {
     expect(await countReports()).toBe(countBefore);
   });
 
-  test('is spent to the end after calls that were cheaper than their bounds', async () => {
+  test('can be spent completely after calls that cost less than they reserved', async () => {
     const pair = await startGateways();
     const userId = await world.user(500n);
     const results = await Promise.all(

@@ -83,7 +83,7 @@ describe('a lost answer', () => {
     expect(await world.account(userId)).toMatchObject({ posted: 920n, held: 0n });
   });
 
-  test.each(['before', 'after'] as const)('of an opening keeps no credits (%s)', async (fault) => {
+  test.each(['before', 'after'] as const)('of an opening leaves no credits held (%s)', async (fault) => {
     const { store, lossOf } = faultyStore();
     const credits = replica({ allotmentStore: store });
     await credits.start();
@@ -106,29 +106,29 @@ describe('a lost answer', () => {
   });
 });
 
-describe('while the database is away', () => {
+describe('while the database is unreachable', () => {
   test('a running call is charged from the journal later', async () => {
-    const faultyCredits = faultyStore();
-    const credits = replica({ allotmentStore: faultyCredits.store });
+    const faultyDatabase = faultyStore();
+    const credits = replica({ allotmentStore: faultyDatabase.store });
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
-    faultyCredits.isDown = true;
+    faultyDatabase.isDown = true;
     expect(await reservation.settle(60n, facts())).toEqual({ charged: 60n });
     expect(await world.account(userId)).toMatchObject({ posted: 1_000n });
-    faultyCredits.isDown = false;
+    faultyDatabase.isDown = false;
     await expect.poll(() => world.account(userId)).toMatchObject({ posted: 940n });
   });
 
   test('a new token gets 503', async () => {
-    const faultyCredits = faultyStore();
-    const credits = replica({ allotmentStore: faultyCredits.store });
+    const faultyDatabase = faultyStore();
+    const credits = replica({ allotmentStore: faultyDatabase.store });
     const userId = await world.user(1_000n);
     (await credits.ledger.reserve(callOf(userId, { tokenId: 'tok_first' }), 1n)).release();
-    faultyCredits.isDown = true;
+    faultyDatabase.isDown = true;
     await expect(credits.ledger.reserve(callOf(userId), 1n)).rejects.toMatchObject({
       code: 'database_unavailable',
     });
-    faultyCredits.isDown = false;
+    faultyDatabase.isDown = false;
   });
 });
 
@@ -144,8 +144,8 @@ describe('without a journal', () => {
 
 describe('the journal of a process that is gone', () => {
   test('is charged by the next replica', async () => {
-    const faultyCredits = faultyStore();
-    const firstReplica = replica({ allotmentStore: faultyCredits.store });
+    const faultyDatabase = faultyStore();
+    const firstReplica = replica({ allotmentStore: faultyDatabase.store });
     const userId = await world.user(1_000n);
     const firstReservation = await firstReplica.ledger.reserve(callOf(userId), 100n);
     const reservation = await firstReplica.ledger.reserve(callOf(userId), 100n);
@@ -155,7 +155,7 @@ describe('the journal of a process that is gone', () => {
       inputCredits: 7n,
       facts: { action: 'text' },
     });
-    faultyCredits.isDown = true;
+    faultyDatabase.isDown = true;
     await firstReservation.settle(60n, facts());
     await firstReplica.close();
     expect(await world.account(userId)).toMatchObject({ posted: 1_000n });
@@ -167,7 +167,7 @@ describe('the journal of a process that is gone', () => {
 });
 
 describe('a lease', () => {
-  test('is over when wall time jumps, until it is renewed', async () => {
+  test('is invalid after a jump of wall time, until it is renewed', async () => {
     let jumpMs = 0;
     const clock = { ...systemClock, now: () => new Date(Date.now() + jumpMs) };
     const credits = replica({ clock });

@@ -1,5 +1,5 @@
-// Reservations on allotments with the real database and the real journal: exact over
-// parallel calls, keys and gateways, and without a statement while an allotment suffices.
+// Reservations on allotments with the real database and the real journal: exact over parallel
+// calls, keys and gateways, and without an SQL statement while an allotment has enough credits.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sqlAllotmentStore, type Credits } from '../../../src/gateway/credits/index.ts';
 import type { AllotmentStore } from '../../../src/gateway/credits/allotments/store.ts';
@@ -61,7 +61,7 @@ describe('a reservation', () => {
     expect(await readTotals(userId)).toEqual({ posted: 0n, usage: 500n });
   });
 
-  test('leaves what was not charged to later calls', async () => {
+  test('leaves uncharged credits to later calls', async () => {
     const credits = world.replica();
     const userId = await world.user(500n);
     const firstResults = await Promise.all(
@@ -116,7 +116,7 @@ describe('a reservation', () => {
     expect(await payCall(credits, userId, { amount: 10n, price: 10n })).toBe('charged');
   });
 
-  test('needs no statement while the allotment suffices', async () => {
+  test('needs no statement while the allotment has enough credits', async () => {
     const { store, calls } = countingStore();
     const credits = world.replica({ allotmentStore: store });
     const userId = await world.user(1_000_000n);
@@ -168,11 +168,12 @@ describe('a reservation', () => {
     expect(await readTotals(userId)).toEqual({ posted: 70n, usage: 30n });
   });
 
-  test('charges above its amount what account and allotment have', async () => {
+  test('charges a price above its amount up to all credits of the account', async () => {
     const credits = world.replica();
     const userId = await world.user(100n);
     const reservation = await credits.ledger.reserve(callOf(userId), 10n);
-    // An enlargement under way belongs to other calls.
+    // Wait for the background enlargement: a charge cannot take credits that the database has added
+    // to the allotment and that memory does not know yet.
     await expect.poll(() => readAllotted(userId)).toBeGreaterThan(10n);
     await credits.report(userId);
     expect(await reservation.settle(130n, facts())).toEqual({ charged: 100n });
@@ -252,7 +253,7 @@ describe('two gateways', () => {
     expect(await payCall(secondGateway, userId, { amount: 1n, price: 1n })).toBe('insufficient_credits');
   });
 
-  test('refuse with 402 what is reserved elsewhere', async () => {
+  test('refuse with 402 a call for credits that the other has reserved', async () => {
     const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(100n);
     const reservation = await firstGateway.ledger.reserve(callOf(userId), 80n);
@@ -261,7 +262,7 @@ describe('two gateways', () => {
     await reservation.settle(80n, facts());
   });
 
-  test('keep no idle credits from a deduction', async () => {
+  test('give idle credits back before a deduction', async () => {
     const [firstGateway, secondGateway] = await startGateways();
     const userId = await world.user(1_000n);
     expect(await payCall(firstGateway, userId, { amount: 600n, price: 0n })).toBe('charged');

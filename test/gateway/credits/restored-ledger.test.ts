@@ -1,5 +1,5 @@
-// `db restore` under a running gateway: calls are refused with 503 while the tables
-// are away, then go on in the restored ledger.
+// `db restore` under a running gateway: calls are refused with 503 while the tables are missing,
+// then continue in the restored ledger.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startNewGeneration, type Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, facts, payCall, sentFacts, startLedger, type LedgerWorld } from './world.ts';
@@ -19,7 +19,7 @@ async function startCredits(): Promise<Credits> {
 }
 
 describe('a restore under a running gateway', () => {
-  test('answers 503 while the schema is away', async () => {
+  test('answers 503 while the schema is missing', async () => {
     const credits = await startCredits();
     const userId = await world.user(1_000n);
     await world.sql.unsafe('alter schema gateway rename to gateway_away');
@@ -43,7 +43,7 @@ describe('a restore under a running gateway', () => {
     expect(await world.account(userId)).toMatchObject({ posted: 990n, held: 0n });
   });
 
-  test('goes on in the new generation without a restart', async () => {
+  test('continues in the new generation without a restart', async () => {
     const credits = await startCredits();
     const userId = await world.user(1_000n);
     expect(await call(credits, userId)).toBe('charged');
@@ -60,7 +60,7 @@ describe('a restore under a running gateway', () => {
     await expect.poll(async () => (await world.account(userId)).held).toBe(0n);
   });
 
-  test('lets a call that was under way end', async () => {
+  test('lets a running call finish', async () => {
     const credits = await startCredits();
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);

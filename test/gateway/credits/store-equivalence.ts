@@ -1,6 +1,7 @@
-// The model of the allotment store, against which the simulation runs the ledger, and the real statements get
-// the same random operations. After each one the answers and all rows are compared, so that what the
-// simulation proves holds for the statements too. `npm test` runs 300 operations, `npm run test:long` 10,000.
+// Runs the same random operations on the real SQL statements and on the model of the allotment
+// store with which the simulation tests the ledger. After each operation, the answers and all rows
+// must be the same, so that what the simulation shows is true for the statements too. `npm test`
+// runs 300 operations, `npm run test:long` 10,000.
 import { expect } from 'vitest';
 import { sqlAllotmentStore } from '../../../src/gateway/credits/allotments/sql-store.ts';
 import type {
@@ -29,7 +30,7 @@ const tokens = users.flatMap((userId) => [
   { userId, tokenId: `tok_${userId}_small`, cap: 90n },
 ]);
 
-/** The model and the real store, which get the same operations. */
+/** The model and the real store, on which the same operations run. */
 interface Pair {
   model: StoreModel;
   store: AllotmentStore;
@@ -51,9 +52,9 @@ export async function compareStores(operations: number): Promise<string[]> {
   const pair = await startPair(place.database, seed);
   try {
     for (let step = 0; step < operations; step += 1) {
-      const run = pair.random.pick(kinds);
-      const label = `seed ${seed}, step ${step}, ${run.name}`;
-      const [expected, actual] = await run(pair);
+      const operation = pair.random.pick(weightedOperations);
+      const label = `seed ${seed}, step ${step}, ${operation.name}`;
+      const [expected, actual] = await operation(pair);
       expect(actual, label).toEqual(expected);
       expect(await readRows(place.database.sql), label).toEqual(modelRows(pair.model));
     }
@@ -106,7 +107,7 @@ async function startPair(database: Database, seed: number): Promise<Pair> {
   };
 }
 
-/** A database of the embedded engine is used again by the next test. */
+/** With the embedded engine, the next test uses the same database. */
 async function restoreClock(sql: Sql): Promise<void> {
   await sql.unsafe(`
     drop function gateway.credits_clock();
@@ -125,10 +126,11 @@ function post(
   );
 }
 
-// Each operation runs on both; a frequent one is listed several times.
-type Kind = (pair: Pair) => Promise<[expected: unknown, actual: unknown]>;
+/** Runs on the model and on the real store; returns both answers. */
+type Operation = (pair: Pair) => Promise<[expected: unknown, actual: unknown]>;
 
-const kinds: readonly Kind[] = [
+// Frequent operations are listed several times.
+const weightedOperations: readonly Operation[] = [
   allot,
   allot,
   allot,
@@ -211,7 +213,7 @@ function ticketOf(
   return ownTickets.length > 0 && random.chance(0.7) ? random.pick(ownTickets).ticket : undefined;
 }
 
-/** Senders ignore the numbers of an answer `gone`, so the comparison omits them. */
+/** Omits the numbers of an answer `gone`, which its receivers ignore. */
 function normalizeAllot(result: AllotResult): Partial<AllotResult> {
   return result.outcome === 'gone' ? { outcome: 'gone', row: result.row } : result;
 }
@@ -318,21 +320,21 @@ async function applyCharges(pair: Pair): Promise<[unknown, unknown]> {
   return [sortRows(pair.model.applyCharges(batch)), sortRows(await pair.store.applyCharges(batch))];
 }
 
-/** The same lines again, at once, and one usage id in a later batch. */
+/** Applies a batch twice, and then one of its usage ids again in a later batch. */
 async function repeatCharges(pair: Pair): Promise<[unknown, unknown]> {
   const batch = chargeBatch(pair);
   const [line] = batch.charges;
-  const repeatedCall = {
+  const laterBatch = {
     ...batch,
     expectedSeq: batch.toSeq,
     toSeq: batch.toSeq + 1,
     charges: line === undefined ? [] : [{ ...line, seq: batch.toSeq + 1 }],
   };
-  const batches = [batch, batch, repeatedCall];
+  const batches = [batch, batch, laterBatch];
   const expected = batches.map((batch) => sortRows(pair.model.applyCharges(batch)));
-  const actualRows = [];
-  for (const batch of batches) actualRows.push(sortRows(await pair.store.applyCharges(batch)));
-  return [expected, actualRows];
+  const actual = [];
+  for (const batch of batches) actual.push(sortRows(await pair.store.applyCharges(batch)));
+  return [expected, actual];
 }
 
 function sortRows<T extends { rows: readonly { allotmentId: string }[] }>(result: T): T {
@@ -456,7 +458,7 @@ async function wait({ random, advance }: Pair): Promise<[unknown, unknown]> {
   return [null, null];
 }
 
-/** All rows of the ledger that the model has, in its terms. */
+/** The rows of all tables that the model has, as `readRows` reads them from the database. */
 function modelRows(model: StoreModel): unknown {
   const sortedBy = <T>(rows: Iterable<T>, key: (row: T) => string): T[] =>
     [...rows].toSorted((a, b) => (key(a) < key(b) ? -1 : 1));

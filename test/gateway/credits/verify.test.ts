@@ -1,5 +1,5 @@
-// `verify`: a used ledger is consistent, and each row altered by force is found by the function,
-// the hourly round and the command.
+// `verify`: a ledger in use is consistent, and rows that a test alters in the database are found by
+// the function, by the hourly round and by the command.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { runInProcess } from '../../cli/in-process.ts';
 import type { Credits } from '../../../src/gateway/credits/index.ts';
@@ -30,7 +30,8 @@ const forceStatement = (statement: string) =>
 const charge = `(select tx_id from gateway.credits_txs where kind = 'charge' and ref = '$HOLD')`;
 
 describe('verify', () => {
-  test('counts the rows of a sound ledger with open holds', async () => {
+  // One grant and three charges make four transactions; two of the five holds are open.
+  test('counts the rows of a consistent ledger with open holds', async () => {
     expect(await credits.verify()).toEqual({
       ok: true,
       transactions: 4,
@@ -44,7 +45,7 @@ describe('verify', () => {
     });
   });
 
-  test('reads more rows than one chunk has', async () => {
+  test('reads more rows than fit into a chunk of 1,000', async () => {
     const userIds = await Promise.all(Array.from({ length: 20 }, () => world.user(100n)));
     await Promise.all(
       Array.from({ length: 1_300 }, async (_, index) =>
@@ -61,28 +62,28 @@ describe('verify', () => {
 
   test.each([
     [
-      'the posted credits of an account',
+      'changed posted credits of an account',
       `update gateway.credits_accounts set posted = posted + 1 where account_id = '$USER'`,
       ['posted_not_as_entries $USER'],
     ],
     [
-      'the held credits of an account',
+      'changed held credits of an account',
       `update gateway.credits_accounts set held = held + 1 where account_id = '$USER'`,
       ['held_not_as_holds $USER'],
     ],
     [
-      'the held credits of a key',
+      'changed held credits of a key',
       `update gateway.credits_keys set held = held - 1`,
       ['key_held_not_as_holds tok_key'],
     ],
     [
-      'the amount of an open hold',
+      'a changed amount of an open hold',
       `update gateway.credits_holds set amount = 50
         where hold_id = (select max(hold_id) from gateway.credits_holds where state = 'held')`,
       ['held_not_as_holds $USER', 'key_held_not_as_holds tok_key'],
     ],
     [
-      'one entry',
+      'one changed entry of a transaction',
       `update gateway.credits_entries set amount = -61 where account_id = '$USER' and tx_id = ${charge}`,
       [
         'charge_not_as_held $HOLD',
@@ -92,17 +93,17 @@ describe('verify', () => {
       ],
     ],
     [
-      'both entries of a transaction',
+      'two changed entries of a transaction',
       `update gateway.credits_entries set amount = amount / 2 where tx_id = ${charge}`,
       ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'posted_not_as_entries $USER'],
     ],
     [
-      'the charge of a hold',
+      'a changed charge of a hold',
       `update gateway.credits_holds set charged = 1 where hold_id = '$HOLD'`,
       ['charge_not_as_held $HOLD', 'hold_not_as_charge $HOLD', 'usage_not_as_charge $USE'],
     ],
     [
-      'the credits of a usage record',
+      'changed credits of a usage record',
       `update gateway.usage_records set credits = 0 where usage_id = '$USE'`,
       ['usage_not_as_charge $USE'],
     ],
@@ -150,7 +151,7 @@ describe('verify', () => {
     expect(await credits.verify()).toMatchObject({ ok: true, holds: 2, usage: 0 });
   });
 
-  test('raises an alarm from its own schedule', async () => {
+  test('logs an error from the hourly round', async () => {
     await forceStatement(`update gateway.credits_accounts set posted = posted + 1`);
     await world.replica({ times: { ...stillTimes, verifyEveryMs: 50 } }).start();
     const isAlarmed = () =>

@@ -36,9 +36,9 @@ export interface LedgerWorld {
   /** The journals of charges. */
   chargesPath: string;
   logLines: string[];
-  /** Another replica on the same database; it is not started. */
+  /** Creates another replica on the same database, without starting it. */
   replica(overrides?: Partial<CreditsOptions>): Credits;
-  /** A user with these credits. */
+  /** Creates a user with these credits; resolves with its id. */
   user(credits: bigint): Promise<string>;
   account(userId: string): Promise<AccountRow>;
   close(): Promise<void>;
@@ -129,7 +129,7 @@ export async function createPayer(
   return userId;
 }
 
-/** The row of the account, idle allotments as held. */
+/** The row of the account, in which all credits of allotments count as held. */
 export async function readAccount(sql: Sql, userId: string): Promise<AccountRow> {
   const [row] = await sql<AccountRow[]>`
     select posted, held, owed from gateway.credits_accounts where account_id = ${userId}`;
@@ -185,7 +185,7 @@ export function facts(overrides: Partial<UsageFacts> = {}): UsageFacts {
   };
 }
 
-/** Changes rows with the rights of the tables' owner, past the triggers. */
+/** Runs a statement with the triggers disabled that protect transactions and entries. */
 export async function force(sql: Sql, statement: string): Promise<void> {
   const tables = ['credits_txs', 'credits_entries'];
   for (const table of tables) await sql.unsafe(`alter table gateway.${table} disable trigger user`);

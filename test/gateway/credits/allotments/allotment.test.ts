@@ -95,7 +95,7 @@ describe('a row', () => {
     expect(allotment.amount).toBe(70n);
   });
 
-  test('that is closed takes no reservation and keeps its credits', () => {
+  test('that is closed allows no reservation and keeps its credits', () => {
     const allotment = allotmentOf(100n);
     adoptRow(allotment, { ...row({ version: 1, amount: 100n }), isClosed: true });
     expect([allotment.state, freeCredits(allotment, clock), idleCredits(allotment)]).toEqual([
@@ -107,7 +107,7 @@ describe('a row', () => {
 });
 
 describe('the size of an allotment', () => {
-  test('aims at the larger of a bound and two seconds of spend', () => {
+  test('aims at two seconds of spending, or at one bound if that is more', () => {
     const allotment = allotmentOf(0n);
     allotment.latestBound = 20n;
     expect(enlargementOf(allotment, { nowMs: 0, available: 10_000n, idleOfUser: 0n })).toBe(20n);
@@ -123,7 +123,7 @@ describe('the size of an allotment', () => {
     expect(enlargementOf(allotment, { nowMs: 0, available: 700n, idleOfUser: 100n })).toBe(0n);
   });
 
-  test('is too small below half of its aim', () => {
+  test('is too small when less than half of its aim is idle', () => {
     const allotment = allotmentOf(10n);
     allotment.latestBound = 20n;
     expect(needsEnlargement(allotment, 0)).toBe(false);
@@ -132,8 +132,8 @@ describe('the size of an allotment', () => {
   });
 });
 
-describe('the spend of a token', () => {
-  test('forgets what is older than two seconds', () => {
+describe('the spending of a token', () => {
+  test('does not count charges older than two seconds', () => {
     const spend = new SpendWindow();
     spend.add(10_000, 5n);
     spend.add(10_700, 7n);
@@ -153,7 +153,7 @@ describe('a lease', () => {
     expect(isLeaseValid(lease, clockAt(21_000, 70_000))).toBe(false);
   });
 
-  test('is over when wall time and monotonic time part by a second', () => {
+  test('is invalid when wall time and monotonic time deviate by more than a second', () => {
     const lease = beginLease(clockAt(1_000, 50_000), 20_000);
     expect(isLeaseValid(lease, clockAt(2_000, 52_000))).toBe(true);
     expect(isLeaseValid(lease, clockAt(2_000, 52_001))).toBe(false);

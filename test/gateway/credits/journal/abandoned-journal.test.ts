@@ -1,4 +1,5 @@
-// Journals of processes that have ended: who may take one, which charges it has, and damaged bytes.
+// Journals of processes that have ended: who may lock one, which charges it has, and what happens
+// when its bytes are damaged.
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -13,7 +14,7 @@ import {
   sentLine,
 } from './world.ts';
 
-/** A closed journal with these lines, each one synced before the next. */
+/** Leaves a closed journal with these lines, each of which was synced before the next. */
 async function leaveJournal(world: JournalWorld, lines: readonly JournalLine[]): Promise<Journal> {
   const journal = await world.open();
   for (const line of lines) await journal.sync(journal.append(line));
@@ -23,7 +24,7 @@ async function leaveJournal(world: JournalWorld, lines: readonly JournalLine[]):
 
 async function findOnlySegment(world: JournalWorld, journal: Journal): Promise<string> {
   const [name, ...otherNames] = await world.segments(journal);
-  if (name === undefined || otherNames.length > 0) throw new Error('There is not one segment.');
+  if (name === undefined || otherNames.length > 0) throw new Error('Expected exactly one segment.');
   return join(world.path, journal.journalId, name);
 }
 
@@ -39,7 +40,7 @@ describe('takeAbandoned', () => {
     await journal.close();
   });
 
-  test('gives a journal to one taker', async () => {
+  test('gives a journal to only one of two concurrent callers', async () => {
     const world = await openJournalWorld();
     await leaveJournal(world, threeCalls);
     const journals = await Promise.all([
@@ -51,7 +52,7 @@ describe('takeAbandoned', () => {
     expect(await world.directory().takeAbandoned()).toHaveLength(1);
   });
 
-  test('names the journal and its generation', async () => {
+  test('returns the journal with its id and generation', async () => {
     const world = await openJournalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     expect(await world.take()).toMatchObject({ journalId, generation: 'gen-1' });
@@ -77,7 +78,7 @@ describe('takeAbandoned', () => {
 });
 
 describe('charges', () => {
-  test('gives final lines with their numbers', async () => {
+  test('yields final lines with their numbers', async () => {
     const world = await openJournalWorld();
     await leaveJournal(world, [sentLine('a'), finalLine('a', 7n), finalLine('b', 8n)]);
     const journal = await world.take();
@@ -88,7 +89,7 @@ describe('charges', () => {
     expect(await readCharges(journal, 2)).toMatchObject([{ seq: 3 }]);
   });
 
-  test('charges a call without an end by its input estimate', async () => {
+  test('charges a call without a final line by its input estimate', async () => {
     const world = await openJournalWorld();
     await leaveJournal(world, [sentLine('a', 5n)]);
     expect(await readCharges(await world.take())).toMatchObject([
@@ -103,7 +104,7 @@ describe('charges', () => {
     ]);
   });
 
-  test('charges a call without an end by its last checkpoint', async () => {
+  test('charges a call without a final line by its last checkpoint', async () => {
     const world = await openJournalWorld();
     await leaveJournal(world, [sentLine('a', 5n), checkpointLine('a', 9n), checkpointLine('a', 12n)]);
     expect(await readCharges(await world.take())).toMatchObject([
@@ -162,7 +163,7 @@ describe('charges', () => {
     expect(world.alarms).toEqual([]);
   });
 
-  test('treats lines behind a torn page as unsynced', async () => {
+  test('reads lines after a torn page without an alarm', async () => {
     const world = await openJournalWorld();
     const journal = await world.open();
     await journal.sync(journal.append(finalLine('a')));
@@ -189,7 +190,7 @@ describe('a flipped byte in the middle', () => {
     return journal;
   }
 
-  test('leaves the other lines to be applied', async () => {
+  test('damages only its own line', async () => {
     const world = await openJournalWorld();
     await damageJournal(world);
     expect(await readCharges(await world.take())).toMatchObject([{ seq: 1 }, { seq: 3 }]);
@@ -233,7 +234,7 @@ describe('unlock', () => {
 });
 
 describe('putAside', () => {
-  test('hides the journal from takers', async () => {
+  test('hides the journal from takeAbandoned', async () => {
     const world = await openJournalWorld();
     const { journalId } = await leaveJournal(world, threeCalls);
     await (await world.take()).putAside('other_generation');

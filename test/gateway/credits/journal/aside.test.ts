@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { discardAside, listAside, restoreFromAside } from '../../../../src/gateway/credits/journal/aside.ts';
 import { finalLine, type JournalWorld, openJournalWorld, readCharges, sentLine } from './world.ts';
 
-/** A journal of another generation that was put aside; its name. */
+/** Puts a journal with one charge and one unfinished call aside; resolves with its name. */
 async function leaveAside(world: JournalWorld): Promise<string> {
   const journal = await world.open();
   await journal.sync(journal.append(finalLine('a', 46n)));
@@ -33,14 +33,14 @@ describe('listAside', () => {
     ]);
   });
 
-  test('is empty where nothing was put aside', async () => {
+  test('returns an empty list when nothing was put aside', async () => {
     const world = await openJournalWorld();
     expect(await listAside(world.path)).toEqual([]);
   });
 });
 
 describe('restoreFromAside', () => {
-  test('gives the journal to the present ledger', async () => {
+  test('gives the journal to the current ledger under a new id', async () => {
     const world = await openJournalWorld();
     const name = await leaveAside(world);
     const journalId = await restoreFromAside(world.path, name, { generation: 'gen-2', usageDays: 400 });
@@ -70,7 +70,7 @@ describe('restoreFromAside', () => {
     ).rejects.toThrow('copy of a damaged segment');
   });
 
-  test('refuses a journal from before the oldest usage records', async () => {
+  test('refuses a journal older than the retention of usage records', async () => {
     const world = await openJournalWorld();
     const name = await leaveAside(world);
     const segment = join(world.path, 'aside', name, '0000000000000001.segment');

@@ -42,7 +42,7 @@ describe('kill -9 of the writer', () => {
     expect(world.alarms).toEqual([]);
   });
 
-  test('frees the folder', async () => {
+  test('unlocks the folder', async () => {
     const world = await openJournalWorld();
     const child = startWriter(world.path, ['write']);
     await once(createInterface(child.stdout), 'line');

@@ -12,7 +12,9 @@ export interface DiskErrors {
   create: Error | null;
 }
 
-/** The real files, which fail as `errors` says and count their operations. */
+/**
+ * Real files that fail with the given errors. `writes` and `syncs` list the file of each operation.
+ */
 export function failingFiles(): {
   files: SegmentFiles;
   errors: DiskErrors;

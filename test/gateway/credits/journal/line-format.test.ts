@@ -24,7 +24,7 @@ describe('frames of the journal', () => {
     expect([...readFrames(frameBytes(firstFrame, secondFrame))]).toMatchObject([firstFrame, secondFrame]);
   });
 
-  test('end where zeros begin', () => {
+  test('end before the zeros that fill a segment', () => {
     expect([...readFrames(Buffer.concat([frameBytes(firstFrame), Buffer.alloc(4096)]))]).toMatchObject([
       firstFrame,
     ]);
@@ -46,7 +46,7 @@ describe('frames of the journal', () => {
       expect(readFrame(bytes.subarray(0, length), 0), `${length} bytes`).toBeNull();
   });
 
-  test('are read on after a damaged one', () => {
+  test('are read after a damaged frame', () => {
     const thirdFrame = { ...firstFrame, seq: 3 };
     const bytes = frameBytes(firstFrame, { ...firstFrame, seq: 2 }, thirdFrame);
     const offset = frameBytes(firstFrame).length + 20;

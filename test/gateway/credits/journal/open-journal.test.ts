@@ -1,4 +1,4 @@
-// A journal in use: when its lines are on disk, and what a failing disk leads to.
+// A journal in use: when its lines are on disk, and what happens when the disk fails.
 import { readdir } from 'node:fs/promises';
 import { describe, expect, test, vi } from 'vitest';
 import { failingFiles, ioError, noSpace } from './failing-files.ts';
@@ -76,7 +76,7 @@ describe('a failed fdatasync', () => {
     expect(usageIds(await readCharges(await world.take()))).toEqual(['a', 'b', 'c']);
   });
 
-  test('carries over lines that no call waited for', async () => {
+  test('moves lines that no call waited for too', async () => {
     const world = await openJournalWorld();
     const { files, errors, syncs } = failingFiles();
     const journal = await world.open({ files });
@@ -107,7 +107,7 @@ describe('a failed write', () => {
   });
 });
 
-describe('a disk that takes no new segment either', () => {
+describe('a disk that cannot store a new segment either', () => {
   test('rejects the sync with 503', async () => {
     const world = await openJournalWorld();
     const { files, errors } = failingFiles();
@@ -121,7 +121,7 @@ describe('a disk that takes no new segment either', () => {
     await journal.close();
   });
 
-  test('counts a new segment that cannot be synced as failed', async () => {
+  test('fails the journal when the new segment cannot be synced', async () => {
     const world = await openJournalWorld();
     const { files, errors, syncs } = failingFiles();
     const journal = await world.open({ files });
@@ -145,7 +145,7 @@ describe('a disk that takes no new segment either', () => {
     await journal.close();
   });
 
-  test('is tried again with every held line after five seconds', async () => {
+  test('is retried every five seconds with all held lines', async () => {
     const world = await openJournalWorld();
     const { files, errors } = failingFiles();
     const journal = await world.open({ files });
@@ -167,10 +167,10 @@ describe('a disk that takes no new segment either', () => {
 });
 
 describe('segments', () => {
-  // 64 KiB take some 130 final lines.
+  // A segment of these tests has 64 KiB, room for about 130 final lines.
   const manyIds = Array.from({ length: 400 }, (_, index) => `use_${index}`);
 
-  test('follow each other when one is full', async () => {
+  test('are followed by a new one when full', async () => {
     const world = await openJournalWorld();
     const journal = await world.open();
     for (const usageId of manyIds) await journal.sync(journal.append(finalLine(usageId)));
@@ -196,7 +196,7 @@ describe('segments', () => {
     await journal.close();
   });
 
-  test('leave the lines of open calls in a later one', async () => {
+  test('copy the lines of open calls to a later segment', async () => {
     const world = await openJournalWorld();
     const journal = await world.open();
     journal.append(sentLine('long', 5n));

@@ -27,7 +27,7 @@ export interface JournalWorld {
   open(options?: Partial<JournalDirectoryOptions>): Promise<Journal>;
   /** The names of the segments of a journal. */
   segments(journal: { journalId: string }): Promise<string[]>;
-  /** The only abandoned journal. */
+  /** Locks and returns the only abandoned journal. */
   take(options?: Partial<JournalDirectoryOptions>): Promise<AbandonedJournal>;
 }
 
@@ -50,7 +50,7 @@ export async function openJournalWorld(): Promise<JournalWorld> {
     async take(options) {
       const [journal, ...otherJournals] = await directory(options).takeAbandoned();
       if (journal === undefined || otherJournals.length > 0)
-        throw new Error('There is not one abandoned journal.');
+        throw new Error('Expected exactly one abandoned journal.');
       return journal;
     },
   };

@@ -1,5 +1,7 @@
-// A process that writes to a journal, for tests that kill it: `node writer-process.ts PATH write | fill N
-// | replay`. It prints the usage id of each final line that is on disk, or the count of replayed charges.
+// A process that writes to a journal, for tests that kill it:
+//   node writer-process.ts PATH write     prints the usage id of each final line that is on disk
+//   node writer-process.ts PATH fill N    writes N final lines and kills itself
+//   node writer-process.ts PATH replay    prints the count of replayed charges
 import { journalDirectory } from '../../../../src/gateway/credits/journal/directory.ts';
 import type { Journal } from '../../../../src/gateway/credits/journal/journal.ts';
 import { silentLog } from '../../../support/template.ts';
