@@ -102,6 +102,7 @@ describe('payments.createCheckout', () => {
     const event = world.stripe.pay(pageIdOf(payment));
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'accepted' });
     expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'duplicate' });
+    // The same fact under another event ID.
     expect(await world.deliver('stripe', { ...event, id: 'evt_another' })).toMatchObject({
       status: 200,
       outcome: 'duplicate',
@@ -168,7 +169,7 @@ describe('payments.createCheckout', () => {
       code: 'amount_not_payable',
     },
     { failure: { status: 402 }, status: 502, code: 'upstream_failed' },
-  ])('fails the payment with $code', async ({ failure, status, code }) => {
+  ])('marks the payment as failed after a Stripe error: $code', async ({ failure, status, code }) => {
     const { client } = await world.newUser();
     world.stripe.failures.push(failure);
     await expect(client.payments.createCheckout({ method: 'stripe', amount: 500 })).rejects.toMatchObject({
@@ -189,7 +190,7 @@ describe('payments.createCheckout', () => {
     ).toHaveLength(1);
   });
 
-  test('allows twenty pending payments a user', async () => {
+  test('allows at most twenty pending payments per user', async () => {
     const { client } = await world.newUser();
     await Promise.all(
       Array.from({ length: 20 }, () => client.payments.createCheckout({ method: 'stripe', amount: 500 })),
@@ -258,7 +259,7 @@ describe('a payment', () => {
     ).rejects.toMatchObject({ status: 404 });
   });
 
-  test('is shown to administrators, who create none', async () => {
+  test('is shown to administrators, who cannot create one', async () => {
     const payment = await world.user.payments.createCheckout({ method: 'stripe', amount: 500 });
     expect(await world.admin.payments.getPayment({ payment_id: payment.payment_id })).toEqual(payment);
     await expect(
@@ -266,7 +267,7 @@ describe('a payment', () => {
     ).rejects.toMatchObject({ status: 403 });
   });
 
-  test('is listed in pages from the newest', async () => {
+  test('is listed in pages, the newest first', async () => {
     const { userId, client } = await world.newUser();
     const paymentIds: string[] = [];
     for (const amount of [500, 501, 502])

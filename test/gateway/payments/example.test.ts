@@ -1,4 +1,4 @@
-// The example that buys credits, run as shown against the provider's double.
+// The example that buys credits, run as the guide shows it, against a test double of Stripe.
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -77,7 +77,7 @@ test('a refund that arrives while the payment is recorded is applied', async () 
   const [paymentRecorded, commit] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const blockingStore: PaymentsStore = {
     ...store,
-    // Here the payment is recorded and has read its parked events, but is not committed.
+    // At this point the payment is recorded and has read its parked events, but is not committed.
     async recordPosting(...input) {
       await store.recordPosting(...input);
       paymentRecorded.resolve();
@@ -100,7 +100,7 @@ test('a refund that arrives while the payment is recorded is applied', async () 
     event({ eventId: 'evt_refund', type: 'charge.refunded', fact: { kind: 'refunded', amount: 1_000n } }),
     systemOrigin,
   );
-  // Without the lock the refund ends at once, and its outcome is another one.
+  // Without the lock, the refund would not wait: it would find no payment and be quarantined.
   await Promise.race([waitForBlockedStatement(world.sql), refundOutcome]);
   commit.resolve();
   expect([await paidOutcome, await refundOutcome]).toEqual(['accepted', 'accepted']);

@@ -14,7 +14,7 @@ afterAll(() => world?.close());
 type Method = 'stripe' | 'creem';
 type Step = 'paid' | 'part' | 'refunded' | 'disputed' | 'won' | 'expired' | 'lost';
 
-/** A pending payment of ten euros or dollars, that is ten million credits. */
+/** Opens a pending payment of ten euros or dollars, which is ten million credits. */
 async function openOrder(method: Method) {
   const person = await world.newUser();
   const payment = await person.client.payments.createCheckout({ method, amount: 1_000 });
@@ -70,7 +70,7 @@ const partialRefundOrders: [Method, Step[]][] = (['stripe', 'creem'] as const).f
 );
 
 describe('a payment', () => {
-  test.each(disputeOrders)('through %s that is %s ends with no credits', async (method, steps) => {
+  test.each(disputeOrders)('through %s ends without credits after: %s', async (method, steps) => {
     const { payment, balance } = await deliverAll(method, steps);
     expect([payment.state, payment.net_credits, payment.refunded_amount, payment.disputed_amount]).toEqual([
       'disputed',
@@ -81,14 +81,14 @@ describe('a payment', () => {
     expect(balance).toEqual({ posted: 0n, owed: 0n });
   });
 
-  test.each(partialRefundOrders)('through %s that is %s ends as refunded', async (method, steps) => {
+  test.each(partialRefundOrders)('through %s ends as refunded after: %s', async (method, steps) => {
     const { payment, balance } = await deliverAll(method, steps);
     expect([payment.state, payment.net_credits, payment.refunded_amount]).toEqual(['refunded', 0, 1_000]);
     expect(balance).toEqual({ posted: 0n, owed: 0n });
   });
 
   test.each(permutationsOf<Step>(['paid', 'part', 'disputed', 'won']).map((steps) => [steps]))(
-    'that is %s keeps the remaining credits',
+    'keeps the credits that were not refunded after: %s',
     async (steps) => {
       const { payment, balance } = await deliverAll('stripe', steps);
       expect([
@@ -102,7 +102,7 @@ describe('a payment', () => {
   );
 
   test.each(permutationsOf<Step>(['paid', 'disputed', 'lost']).map((steps) => [steps]))(
-    'that is %s is lost',
+    'stays disputed after: %s',
     async (steps) => {
       const { payment, balance } = await deliverAll('stripe', steps);
       expect([payment.state, payment.net_credits, payment.dispute_won_at]).toEqual(['disputed', 0, null]);
@@ -111,7 +111,7 @@ describe('a payment', () => {
   );
 
   test.each(permutationsOf<Step>(['paid', 'expired']).map((steps) => [steps]))(
-    'that is %s is paid',
+    'is paid after: %s',
     async (steps) => {
       const { payment, balance } = await deliverAll('stripe', steps);
       expect([payment.state, payment.net_credits, payment.expired_at === null]).toEqual([
@@ -132,6 +132,8 @@ describe('a payment', () => {
     expect(await state()).toBe('paid');
   });
 
+  // Ten million credits, of which the user spends seven. Refunds take back four million, then all
+  // ten.
   test('leaves a debt when spent credits are refunded', async () => {
     const { userId, client, deliver } = await openOrder('stripe');
     await deliver('paid');
@@ -155,7 +157,7 @@ describe('a payment', () => {
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
   });
 
-  test('ends alike when all events arrive at once', async () => {
+  test('has the same result when all events arrive at once', async () => {
     for (let round = 0; round < 5; round += 1) {
       const { userId, deliver } = await openOrder('stripe');
       const answers = await Promise.all(
@@ -193,12 +195,10 @@ describe('a payment', () => {
 
 describe('a payment whose webhooks are lost', () => {
   test('is settled by polling the provider', async () => {
-    const [paidOrder, expiredOrder, unpaidOrder, creemOrder] = [
-      await openOrder('stripe'),
-      await openOrder('stripe'),
-      await openOrder('stripe'),
-      await openOrder('creem'),
-    ];
+    const paidOrder = await openOrder('stripe');
+    const expiredOrder = await openOrder('stripe');
+    const unpaidOrder = await openOrder('stripe');
+    const creemOrder = await openOrder('creem');
     // `openOrder` creates an event that marks the page as paid; these pages were not paid.
     Object.assign(world.stripe.sessions.get(pageIdOf(expiredOrder.payment)) ?? {}, {
       status: 'expired',

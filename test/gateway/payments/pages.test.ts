@@ -1,4 +1,4 @@
-// The HTML of the result pages: their text, their security headers and their access rule.
+// The HTML of the result pages: their text, their security headers, and who can open them.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { pageIdOf, startPayments, type PaymentsWorld } from './world.ts';
 
@@ -47,7 +47,7 @@ describe('a result page', () => {
     }
   });
 
-  test('reloads ever less often while the payment is pending', async () => {
+  test('reloads less and less often while the payment is pending', async () => {
     const { id, success } = await openOrder();
     const readRefresh = async () =>
       /http-equiv="refresh" content="(\d+)"/.exec((await getPage(success)).text)?.[1];
@@ -71,7 +71,7 @@ describe('a result page', () => {
     const readTitle = async (address: string) => /<h1>(.*)<\/h1>/.exec((await getPage(address)).text)?.[1];
     expect(await readTitle(cancel)).toBe('Nothing was paid');
     await world.deliver('stripe', world.stripe.pay(id));
-    // The buyer went back and paid later.
+    // The buyer returned to the checkout and paid after all.
     expect(await readTitle(cancel)).toBe('Thank you');
     await world.deliver('stripe', world.stripe.refund(id, 250));
     expect(await readTitle(success)).toBe('The payment was partly refunded');

@@ -1,4 +1,4 @@
-// One event in many copies over two gateways on one database.
+// Many copies of one event, delivered to two gateways on one database.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
 import { pageIdOf, startPayments, type PaymentsWorld } from './world.ts';
@@ -17,7 +17,7 @@ afterAll(async () => {
 });
 
 test.each(['stripe', 'creem'] as const)(
-  'a payment through %s is credited once over all replicas',
+  'a payment through %s is credited once by all replicas together',
   async (method) => {
     const world = worlds[0] as PaymentsWorld;
     const { userId, client } = await world.newUser();
@@ -27,6 +27,7 @@ test.each(['stripe', 'creem'] as const)(
       Array.from({ length: copyCount }, (_, index) =>
         world.deliver(
           method,
+          // Every fifth copy has an event ID of its own.
           index % 5 === 0 ? { ...event, id: `${event.id}_${index}` } : event,
           (worlds[index % worlds.length] as PaymentsWorld).url,
         ),
@@ -42,7 +43,7 @@ test.each(['stripe', 'creem'] as const)(
   },
 );
 
-test('a payment ends alike when all replicas get all events at once', async () => {
+test('a payment has the same result when all replicas receive all events at once', async () => {
   const world = worlds[0] as PaymentsWorld;
   for (let round = 0; round < 6; round += 1) {
     const { userId, client } = await world.newUser();

@@ -1,4 +1,4 @@
-// The rules of payments without a server: amounts and credits, facts in any order, and signatures.
+// The rules of payments, tested without a server: amounts and credits, states, and signatures.
 import { createHmac } from 'node:crypto';
 import Stripe from 'stripe';
 import { describe, expect, test } from 'vitest';
@@ -32,7 +32,7 @@ function tariff(currency: string, creditsPerUnit: bigint, overrides: { pieceAmou
     ...bounds,
     ...overrides,
   });
-  if (result === null) throw new Error('There is no tariff.');
+  if (result === null) throw new Error('No payable amount lies within the bounds of this tariff.');
   return result;
 }
 
@@ -65,34 +65,34 @@ describe('a tariff', () => {
       ['kwd', 3_250_001n],
       ['ugx', 271n],
     ] as const) {
-      const ownTariff = tariff(currency, rate);
+      const sampleTariff = tariff(currency, rate);
       for (const credits of [1_000_000n, 1_000_001n, 7_654_321n, 999_999_999n]) {
-        const amount = amountFor(credits, ownTariff);
-        expect(amount % ownTariff.step).toBe(0n);
-        expect(creditsFor(amount, ownTariff)).toBeGreaterThanOrEqual(credits);
-        expect(creditsFor(amount - ownTariff.step, ownTariff)).toBeLessThan(credits);
+        const amount = amountFor(credits, sampleTariff);
+        expect(amount % sampleTariff.step).toBe(0n);
+        expect(creditsFor(amount, sampleTariff)).toBeGreaterThanOrEqual(credits);
+        expect(creditsFor(amount - sampleTariff.step, sampleTariff)).toBeLessThan(credits);
       }
     }
   });
 
   test('sells a product in whole pieces', () => {
-    const ownTariff = tariff('eur', 1_000_000n, { pieceAmount: 500n });
-    expect([ownTariff.minimum, ownTariff.step, amountFor(6_000_000n, ownTariff)]).toEqual([
+    const sampleTariff = tariff('eur', 1_000_000n, { pieceAmount: 500n });
+    expect([sampleTariff.minimum, sampleTariff.step, amountFor(6_000_000n, sampleTariff)]).toEqual([
       500n,
       500n,
       1_000n,
     ]);
-    expect(amountError(750n, ownTariff)).toContain('multiple of 500');
+    expect(amountError(750n, sampleTariff)).toContain('multiple of 500');
   });
 
-  test('has bounds that are whole amounts themselves', () => {
-    const ownTariff = tariff('usd', 1_000_000n);
+  test('allows the amounts at its bounds', () => {
+    const sampleTariff = tariff('usd', 1_000_000n);
     expect(
       [
-        amountError(99n, ownTariff),
-        amountError(100n, ownTariff),
-        amountError(100_000n, ownTariff),
-        amountError(100_001n, ownTariff),
+        amountError(99n, sampleTariff),
+        amountError(100n, sampleTariff),
+        amountError(100_000n, sampleTariff),
+        amountError(100_001n, sampleTariff),
       ].map((error) => error === null),
     ).toEqual([false, true, true, false]);
     expect(
@@ -179,7 +179,7 @@ describe('the state of a payment', () => {
     ]);
   });
 
-  test('is won only when every dispute is won', () => {
+  test('is won again only when every dispute is won', () => {
     const wonDispute = { ...dispute, wonAt: minuteOf(9) };
     expect(disputeTimes({ disputes: [wonDispute, { ...dispute, disputedAt: minuteOf(3) }] })).toEqual({
       disputedAt: minuteOf(3),
@@ -234,14 +234,14 @@ describe("Stripe's signature", () => {
     ]);
   });
 
-  test('may be one of several while a secret is replaced', () => {
+  test('may be one of several while a secret is rotated', () => {
     const otherHeader = header({ secret: 'whsec_two' });
     expect(isValid(`t=${seconds},v1=${signatureIn(otherHeader)},v1=${signatureIn(header())}`)).toBe(true);
     expect(isValid(otherHeader, body, [secret, 'whsec_two'])).toBe(true);
     expect(isValid(otherHeader)).toBe(false);
   });
 
-  test('is refused in another scheme or form', () => {
+  test('is refused in another scheme or format', () => {
     const signature = signatureIn(header());
     const shapes = [
       undefined,

@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-/** A pending payment and its page at the provider. */
+/** Opens a pending payment; `page` is the id of its checkout at the provider. */
 async function openOrder(method: 'stripe' | 'creem', overrides: { amount?: number } = {}) {
   const person = await world.newUser();
   const payment = await person.client.payments.createCheckout({ method, amount: overrides.amount ?? 1_000 });
@@ -48,7 +48,7 @@ describe('payments.receiveStripeEvent', () => {
   test.each<[string, (signed: SignedEvent) => Delivery]>([
     ['a changed body', ({ body, signature }) => [body.replace('1000', '9000'), stripeHeader(signature)]],
     [
-      'a body that was written again',
+      'a body that was serialized again',
       ({ body, signature }) => [JSON.stringify(JSON.parse(body), null, 2), stripeHeader(signature)],
     ],
     ['no signature', ({ body }) => [body, {}]],
@@ -65,21 +65,21 @@ describe('payments.receiveStripeEvent', () => {
       ],
     ],
     [
-      'a signature of the future',
+      'a signature from the future',
       ({ event, body, nowSeconds }) => [
         body,
         stripeHeader(world.stripe.sign(event, { atSeconds: nowSeconds + 310 }).signature),
       ],
     ],
     [
-      "a signature by Creem's secret",
+      "a signature with Creem's secret",
       ({ event, body }) => [
         body,
         stripeHeader(world.stripe.sign(event, { secret: world.creem.webhookSecret }).signature),
       ],
     ],
     [
-      'a signature by an empty secret',
+      'a signature with an empty secret',
       ({ body, nowSeconds }) => {
         const digest = createHmac('sha256', '').update(`${nowSeconds}.${body}`).digest('hex');
         return [body, stripeHeader(`t=${nowSeconds},v1=${digest}`)];
@@ -87,7 +87,7 @@ describe('payments.receiveStripeEvent', () => {
     ],
     ['two signature headers', ({ body, signature }) => [body, stripeHeader([signature, signature])]],
     ["a signature in Creem's header", ({ body, signature }) => [body, { 'creem-signature': signature }]],
-    ['an unsigned body that is no JSON', ({ signature }) => ['{', stripeHeader(signature)]],
+    ['an unsigned body that is not JSON', ({ signature }) => ['{', stripeHeader(signature)]],
   ])('refuses %s', async (_name, forge) => {
     const { userId, page } = await openOrder('stripe');
     const countBefore = await countEvents();
@@ -111,7 +111,7 @@ describe('payments.receiveStripeEvent', () => {
     expect(await world.balance(userId)).toEqual({ posted: 10_000_000n, owed: 0n });
   });
 
-  test('accepts a signature by the previous secret', async () => {
+  test('accepts a signature with the previous secret', async () => {
     const { page } = await openOrder('stripe');
     const { body, signature } = world.stripe.sign(world.stripe.pay(page), { secret: 'whsec_previous_one' });
     expect(await world.post('stripe', body, stripeHeader(signature))).toMatchObject({
@@ -140,7 +140,7 @@ describe('payments.receiveStripeEvent', () => {
         }),
     ],
     [
-      'a warning of a dispute',
+      'an inquiry that is not a dispute yet',
       (page) => world.stripe.dispute('created', page, { status: 'warning_needs_response' }),
     ],
   ])('ignores an event of %s', async (_name, createEvent) => {
@@ -168,7 +168,7 @@ describe('payments.receiveCreemEvent', () => {
     ['in upper case', (_event, signature) => signature.toUpperCase()],
     ['that is too short', (_event, signature) => signature.slice(2)],
     ['that is not hexadecimal', (_event, signature) => `${signature.slice(1)}g`],
-    ["by Stripe's secret", (event) => world.creem.sign(event, world.stripe.webhookSecret).signature],
+    ["with Stripe's secret", (event) => world.creem.sign(event, world.stripe.webhookSecret).signature],
   ])('refuses a signature %s', async (_name, forge) => {
     const { userId, page } = await openOrder('creem');
     const event = world.creem.pay(page);
@@ -180,7 +180,7 @@ describe('payments.receiveCreemEvent', () => {
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
   });
 
-  test('accepts a signature by the previous secret', async () => {
+  test('accepts a signature with the previous secret', async () => {
     const { userId, page } = await openOrder('creem');
     const { body, signature } = world.creem.sign(world.creem.pay(page), 'creem_previous_one');
     expect(await world.post('creem', body, { 'creem-signature': signature })).toMatchObject({
@@ -233,7 +233,7 @@ describe('an event', () => {
       const payment = await client.payments.createCheckout({ method: 'creem', amount: 500 });
       const event = gateway.creem.pay(pageIdOf(payment));
       expect(await gateway.deliver('creem', event)).toMatchObject({ outcome: 'accepted' });
-      // After a year: the stored times are older, and another server runs.
+      // A year passes: the stored time gets older, and the server is restarted.
       await gateway.sql`update gateway.payments_events set received_at = received_at - interval '1 year'`;
       await gateway.close();
       gateway = await startPayments({ beside: world, place });
@@ -249,22 +249,26 @@ describe('an event', () => {
     }
   });
 
-  test.each(['stripe', 'creem'] as const)('of %s credits once in concurrent copies', async (method) => {
-    const { userId, page } = await openOrder(method);
-    const event = world[method].pay(page);
-    const copies = Array.from({ length: 40 }, (_, index) => ({
-      ...event,
-      id: index % 4 === 0 ? `${event.id}_${index}` : event.id,
-    }));
-    const answers = await Promise.all(copies.map((copy) => world.deliver(method, copy)));
-    expect(answers.map(({ status }) => status)).toEqual(copies.map(() => 200));
-    expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
-    expect([await world.balance(userId), await world.postings(userId)]).toEqual([
-      { posted: 10_000_000n, owed: 0n },
-      1,
-    ]);
-    expect(await world.ledgerSum()).toBe(0n);
-  });
+  test.each(['stripe', 'creem'] as const)(
+    'of %s is credited once when copies arrive at once',
+    async (method) => {
+      const { userId, page } = await openOrder(method);
+      const event = world[method].pay(page);
+      // Every fourth copy has an event ID of its own.
+      const copies = Array.from({ length: 40 }, (_, index) => ({
+        ...event,
+        id: index % 4 === 0 ? `${event.id}_${index}` : event.id,
+      }));
+      const answers = await Promise.all(copies.map((copy) => world.deliver(method, copy)));
+      expect(answers.map(({ status }) => status)).toEqual(copies.map(() => 200));
+      expect(answers.filter(({ outcome }) => outcome === 'accepted')).toHaveLength(1);
+      expect([await world.balance(userId), await world.postings(userId)]).toEqual([
+        { posted: 10_000_000n, owed: 0n },
+        1,
+      ]);
+      expect(await world.ledgerSum()).toBe(0n);
+    },
+  );
 });
 
 describe('an event that contradicts its payment', () => {
@@ -311,7 +315,7 @@ describe('an event that contradicts its payment', () => {
       'creem',
       (event) => withObject(event, { id: 'ch_nobody', request_id: 'x', metadata: {} }),
     ],
-  ])('with a wrong %s is quarantined and audited (%s)', async (reason, method, change) => {
+  ])('is quarantined and audited for the reason %s (%s)', async (reason, method, change) => {
     const { userId, client, payment, page } = await openOrder(method);
     const event = {
       ...world[method].pay(page),
@@ -331,7 +335,7 @@ describe('an event that contradicts its payment', () => {
   });
 
   test.each(['stripe', 'creem'] as const)(
-    'of %s with an unreadable text or time is quarantined',
+    'of %s with a time or ID that cannot be stored is quarantined',
     async (method) => {
       const { userId, page } = await openOrder(method);
       const paidEvent = world[method].pay(page) as StripeEvent & CreemEvent;
@@ -385,14 +389,14 @@ describe('an event that contradicts its payment', () => {
   });
 });
 
-describe('an event with a reference of another payment', () => {
+describe('an event with a conflicting reference', () => {
   test.each<['stripe' | 'creem', (event: StripeEvent & CreemEvent) => object]>([
     ['stripe', (event) => withObject(event, { payment_intent: 'pi_another' })],
     [
       'creem',
       (event) => withObject(event, { order: { ...(event.object['order'] as object), id: 'ord_another' } }),
     ],
-  ])('of the same page at %s under another payment is quarantined', async (method, change) => {
+  ])('is quarantined when a paid checkout of %s gets another reference', async (method, change) => {
     const { userId, page } = await openOrder(method);
     const paidEvent = world[method].pay(page) as StripeEvent & CreemEvent;
     expect(await world.deliver(method, paidEvent)).toMatchObject({ outcome: 'accepted' });
@@ -408,7 +412,7 @@ describe('an event with a reference of another payment', () => {
   });
 
   test.each(['stripe', 'creem'] as const)(
-    'at %s with the reference of another order is quarantined',
+    'is quarantined when another %s payment has its reference',
     async (method) => {
       const [firstOrder, secondOrder] = [await openOrder(method), await openOrder(method)];
       const paidEvent = world[method].pay(firstOrder.page) as StripeEvent & CreemEvent;
@@ -445,7 +449,7 @@ describe('an event with a reference of another payment', () => {
     },
   );
 
-  test('with the dispute of another payment is quarantined', async () => {
+  test('is quarantined when another payment has its dispute', async () => {
     const [firstOrder, secondOrder] = [await openOrder('stripe'), await openOrder('stripe')];
     for (const { page } of [firstOrder, secondOrder])
       expect(await world.deliver('stripe', world.stripe.pay(page))).toMatchObject({ outcome: 'accepted' });
@@ -497,11 +501,11 @@ describe('the webhook endpoint', () => {
     ['currency', { currency: 'USD' }],
     ['price', { price: 0 }],
     ['tax mode', { tax_mode: 'exclusive' }],
-    ['kind of sale', { billing_type: 'recurring' }],
+    ['billing type', { billing_type: 'recurring' }],
   ])('stays open while the product has a wrong %s', async (_name, product) => {
     const formerProduct = { ...world.creem.product };
+    // A new gateway, since a gateway caches the product when it first uses it.
     const ownGateway = await startPayments({ beside: world });
-    // The product is fetched at its first use.
     Object.assign(world.creem.product, product);
     try {
       const { items } = await ownGateway.guest.payments.listMethods();
@@ -518,20 +522,20 @@ describe('the webhook endpoint', () => {
     }
   });
 
-  test('asks for redelivery while the database is unavailable', async () => {
+  test('answers 503 while the event cannot be stored, and applies the next delivery once', async () => {
     const { userId, page } = await openOrder('stripe');
     const event = world.stripe.pay(page);
-    const end = Promise.withResolvers<void>();
+    const unlock = Promise.withResolvers<void>();
     const lockTaken = Promise.withResolvers<void>();
     const lockingTransaction = world.database.tx(async (tx) => {
       await tx`lock table gateway.payments_events in access exclusive mode`;
       lockTaken.resolve();
-      await end.promise;
+      await unlock.promise;
     });
     await lockTaken.promise;
     const delivery = world.deliver('stripe', event);
     await expect(delivery).resolves.toMatchObject({ status: 503, outcome: undefined });
-    end.resolve();
+    unlock.resolve();
     // The database aborts a transaction that holds a lock for too long.
     await lockingTransaction.catch(() => undefined);
     // The first delivery may have completed late; either way the event counts once.

@@ -15,7 +15,7 @@ export interface Answer {
 export interface PaymentsWorld extends GatewayWorld {
   stripe: StripeDouble;
   creem: CreemDouble;
-  /** Delivers an event as the provider does. */
+  /** Signs an event and posts it to the webhook, as the provider does. */
   deliver(provider: 'stripe' | 'creem', event: StripeEvent | CreemEvent, baseUrl?: string): Promise<Answer>;
   post(
     provider: 'stripe' | 'creem',
@@ -23,7 +23,7 @@ export interface PaymentsWorld extends GatewayWorld {
     headers: Record<string, string | string[]>,
     baseUrl?: string,
   ): Promise<Answer>;
-  /** A user without credits in the Bureau `local`. */
+  /** Creates a user without credits in the Bureau `local`. */
   newUser(): Promise<{ userId: string; client: GatewayWorld['user']; token: string }>;
   /** The posted credits and the debt. */
   balance(userId: string): Promise<{ posted: bigint; owed: bigint }>;
@@ -95,7 +95,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
   }) as PaymentsWorld;
 }
 
-/** What the tables say of payments and credits. */
+/** Reads and changes credits and payments directly in the tables. */
 function ledgerOf(
   sql: GatewayWorld['sql'],
 ): Pick<PaymentsWorld, 'balance' | 'spend' | 'postings' | 'ledgerSum' | 'quarantined'> {
@@ -154,9 +154,9 @@ export function pageIdOf({ checkout_url: url }: { checkout_url: string | null })
   return url.split('/').at(-1) ?? '';
 }
 
-/** The gateway polls the providers every ten minutes; here only a test does. */
+/** Removes the schedule by which the gateway polls the providers, so that only tests poll them. */
 async function stopPolling(sql: GatewayWorld['sql']): Promise<void> {
-  // The schedule is written at the end of the queue's start, which runs in the background.
+  // The queue writes the schedule at the end of its start, in the background, so wait for it.
   // `expect.poll` works only within tests, and worlds are created before them.
   await vi.waitFor(
     async () => {
