@@ -1,4 +1,4 @@
-// Usage records as the ledger writes them, at a time of a test's choice.
+// Inserts usage records with the SQL function of the ledger, at times that a test chooses.
 import { id } from '../../../src/kernel/ids.ts';
 import type { Sql } from '../../../src/kernel/data/database.ts';
 
@@ -11,7 +11,7 @@ export interface SampleRecord {
   action?: string;
   model?: string | null;
   provider?: string;
-  /** Members of the facts beside the tokens. */
+  /** Overrides of the facts. */
   facts?: object;
   at?: string;
   credits?: number;

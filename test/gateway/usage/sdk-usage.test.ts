@@ -1,5 +1,5 @@
-// Credits, one call and the report of spending, as the AI SDK's gateway provider reads them, in
-// both versions.
+// Credits, the data of one call and the spending report, read with both versions of the AI SDK's
+// gateway provider.
 import { createGateway as createGateway3 } from 'ai-gateway3';
 import { createGateway as createGateway4 } from 'ai-gateway4';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -8,7 +8,11 @@ import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { insertRecord, type SampleRecord } from './records.ts';
 
 const otherUserId = id('usr');
-const [requestId, modelessId, othersRequestId] = [id('req'), id('req'), id('req')];
+const requestId = id('req');
+/** A request that no model ran. */
+const modelessId = id('req');
+/** A request of another user. */
+const othersRequestId = id('req');
 
 let world: GatewayWorld;
 let userId: string;
@@ -92,7 +96,7 @@ describe('usage.getSdkGeneration', () => {
     expect(data.total_cost).toBe(0.000016);
   });
 
-  test('refuses an id of another form', async () => {
+  test('refuses an id in another format', async () => {
     await expect(world.user.usage.getSdkGeneration({ id: 'gen_1' })).rejects.toMatchObject({ status: 400 });
   });
 });

@@ -1,4 +1,4 @@
-// Usage views: a user's own, grouped in the database, an administrator's over all, and retention.
+// Usage reports of a user and of an administrator, and the deletion of old records.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { usageStore } from '../../../src/gateway/usage/index.ts';
 import { id } from '../../../src/kernel/ids.ts';
@@ -10,7 +10,7 @@ let userId: string;
 const otherUserId = id('usr');
 const march = { from: '2026-03-01T00:00:00Z', to: '2026-04-01T00:00:00Z' };
 
-/** Inserts a record of the user or of another. */
+/** Inserts a record, of the user `userId` unless `members` names another. */
 const record = (members: Partial<SampleRecord> & { outcome?: string } = {}) => {
   const { outcome = 'completed', ...others } = members;
   return insertRecord(world.sql, {
@@ -38,7 +38,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('usage.getUsage', () => {
-  test('totals the caller’s calls by day without the end', async () => {
+  test('totals the caller’s calls by day, excluding the end of the range', async () => {
     const { total, items, group_by, from, to } = await world.user.usage.getUsage(march);
     expect({ group_by, from, to }).toEqual({
       group_by: 'day',
@@ -56,7 +56,7 @@ describe('usage.getUsage', () => {
     ]);
   });
 
-  test('groups by model from the most expensive', async () => {
+  test('groups by model, the most expensive first', async () => {
     const { items } = await world.user.usage.getUsage({ ...march, group_by: 'model' });
     expect(items.map(({ group, credits }) => [group, credits])).toEqual([
       ['acme/fast', 5],
@@ -163,7 +163,7 @@ describe('usage.listRecords', () => {
 });
 
 describe('usage.getOverview', () => {
-  test('totals all calls in every group', async () => {
+  test('totals all calls and groups them in four ways', async () => {
     const overview = await world.admin.usage.getOverview(march);
     expect(overview).toMatchObject({ users: 2, total: { calls: 5, credits: 23 } });
     const pairs = (groups: { group: string | null; credits: number }[]) =>
