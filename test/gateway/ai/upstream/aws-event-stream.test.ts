@@ -28,7 +28,7 @@ const codeOf = (bytes: Buffer, size?: number, limit?: number) =>
 
 describe('readConverseFrames', () => {
   test.each([1, 2, 7, 11, 12, 13, 100, 65_536])(
-    'keeps every byte of frames in pieces of %i bytes',
+    'keeps every byte of frames that arrive in pieces of %i bytes',
     async (size) => {
       expect(await read(wholeStream, size)).toEqual(wholeStream);
     },
@@ -59,7 +59,7 @@ describe('readConverseFrames', () => {
     }
   });
 
-  test('fails a frame above the limit before it has arrived', async () => {
+  test('fails a frame above the size limit before the whole frame has arrived', async () => {
     expect(await codeOf(delta.subarray(0, 12), 12, 100)).toBe('upstream_failed');
   });
 
@@ -77,7 +77,7 @@ describe('readConverseFrames', () => {
     });
   });
 
-  test('fails an event that is no JSON object', async () => {
+  test('fails an event that is not a JSON object', async () => {
     expect(await codeOf(event('messageStart', []))).toBe('upstream_failed');
   });
 });

@@ -1,4 +1,4 @@
-// The choice between the keys and endpoints of a provider, and their cool-downs.
+// How the backends of a provider, its keys and endpoints, are chosen and cool down.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { ProviderEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
 import { keyEnvs, keysAtEndpoints } from '../../../../src/gateway/ai/catalog/provider-keys.ts';
@@ -28,17 +28,17 @@ const failure = (status: number, retryAfter?: string) =>
 
 const namesOf = (backends: readonly (Backend | undefined)[]) => backends.map((backend) => backend?.keyEnv);
 
-/** The number of calls of each key, when the calls end at once (or never). */
+/** Makes calls that end at once, or never; returns the number of calls with each key. */
 function countKeys(
   pool: BackendPool,
   calls: number,
-  { end = true, session }: { end?: boolean; session?: (index: number) => number } = {},
+  { endsCalls = true, session }: { endsCalls?: boolean; session?: (index: number) => number } = {},
 ): Record<string, number> {
   const counts: Record<string, number> = {};
   for (let index = 0; index < calls; index += 1) {
     const backend = pool.choose(session?.(index), 0) as Backend;
     backend.occupy();
-    if (end) backend.release();
+    if (endsCalls) backend.release();
     counts[backend.keyEnv ?? ''] = (counts[backend.keyEnv ?? ''] ?? 0) + 1;
   }
   return counts;
@@ -51,11 +51,11 @@ describe('calls without a session', () => {
     expect(countKeys(poolOf({ keys }), 400)).toEqual({ A_KEY: 300, B_KEY: 100 });
   });
 
-  test('are outstanding by weight', () => {
-    expect(countKeys(poolOf({ keys }), 40, { end: false })).toEqual({ A_KEY: 30, B_KEY: 10 });
+  test('are shared by weight while they run', () => {
+    expect(countKeys(poolOf({ keys }), 40, { endsCalls: false })).toEqual({ A_KEY: 30, B_KEY: 10 });
   });
 
-  test('go to the key with the least outstanding calls', () => {
+  test('go to the key with the fewest outstanding calls', () => {
     const pool = poolOf({ keys: [{ env: 'A_KEY' }, { env: 'B_KEY' }] });
     const [firstBackend] = pool.backends as [Backend];
     firstBackend.occupy();
@@ -90,19 +90,24 @@ describe('calls of a session', () => {
     expect((counts['A_KEY'] ?? 0) / 4_000).toBeCloseTo(0.75, 1);
   });
 
-  test('keep their key when another one is added', () => {
+  test('keep their key, or move to a key that was added', () => {
     const poolBefore = poolOf({ keys: keys.slice(0, 2) });
     const poolAfter = poolOf({ keys });
     const movedSessions = Array.from({ length: 300 }, (_, index) => hashText(`session ${index}`))
       .map((session) => [poolBefore.choose(session, 0)?.keyEnv, poolAfter.choose(session, 0)?.keyEnv])
       .filter(([from, to]) => from !== to);
     expect(movedSessions.every(([, to]) => to === 'C_KEY')).toBe(true);
+    // About a third of the 300 sessions moves to the third key.
     expect(movedSessions.length).toBeGreaterThan(60);
     expect(movedSessions.length).toBeLessThan(140);
   });
 
   test('leave a key that has far more than its share', () => {
-    const counts = countKeys(poolOf({ keys }), 60, { end: false, session: () => hashText('one session') });
+    const counts = countKeys(poolOf({ keys }), 60, {
+      endsCalls: false,
+      session: () => hashText('one session'),
+    });
+    // A key may have 1.25 times its share of 20 calls, which is 25; one more allows for rounding.
     expect(Math.max(...Object.values(counts))).toBeLessThanOrEqual(26);
     expect(Object.keys(counts)).toHaveLength(3);
   });
@@ -152,7 +157,7 @@ describe('a cool-down', () => {
     expect(coolingOf(pool)).toBeUndefined();
   });
 
-  test('counts concurrent failures once', () => {
+  test('counts failures of calls that were sent before it as one', () => {
     const pool = poolOf({ keys });
     const [backend] = pool.backends as [Backend];
     nowMs = 100;
@@ -221,17 +226,17 @@ describe('a cool-down', () => {
     ]);
   });
 
-  test('of an endpoint without a key applies to no other', () => {
+  test('of an endpoint without a key applies only to this endpoint', () => {
     expect(reasonsAfter(401, { endpoints })).toEqual(['key_refused', undefined]);
   });
 
-  test('does not exist for the only key of a provider', () => {
+  test('does not start for the only key of a provider', () => {
     const pool = poolOf({ api_key_env: 'A_KEY' });
     pool.recordFailure(pool.backends[0] as Backend, failure(429, '60'));
     expect(coolingOf(pool)).toBeUndefined();
   });
 
-  test('leaves the key that is ready first when all cool down', () => {
+  test('of all keys leaves the key whose cool-down ends first', () => {
     const pool = poolOf({ keys });
     pool.recordFailure(pool.backends[0] as Backend, failure(401));
     pool.recordFailure(pool.backends[1] as Backend, failure(429, '5'));
@@ -242,7 +247,7 @@ describe('a cool-down', () => {
 });
 
 describe('the endpoints of a provider', () => {
-  test('take the keys of the provider unless they have their own', () => {
+  test('use the keys of the provider unless they have a key of their own', () => {
     const entry = {
       keys: [{ env: 'A_KEY', weight: 2 }, { env: 'B_KEY' }],
       endpoints: [
@@ -279,7 +284,7 @@ describe('the session of a call', () => {
     ['chat completions', { messages: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }] }],
     ['messages', { system: [{ type: 'text', text: 'Hello' }], messages: [] }],
     ['responses', { instructions: 'Hello', input: [] }],
-    ['responses with a text', { input: 'Hello' }],
+    ['responses with a string', { input: 'Hello' }],
     ['text', { prompt: 'Hello' }],
     ['stream', { prompt: [{ role: 'user', content: [{ type: 'text', text: 'Hello' }] }] }],
   ])('comes from the prompt of %s', (_name, body) => {
@@ -292,7 +297,7 @@ describe('the session of a call', () => {
     ['the header x-session-id', { headers: { 'x-session-id': 's-1' }, body: {} }],
     ['prompt_cache_key', { body: { prompt_cache_key: 's-1' } }],
     ['metadata.user_id', { body: { metadata: { user_id: 's-1' } } }],
-  ])('is %s where there is one', (_name, { headers, body }) => {
+  ])('is %s if the call has it', (_name, { headers, body }) => {
     const withPrompt = (content: string) =>
       sessionHash({ headers, body: { ...body, ...conversation(content) } });
     expect(withPrompt('Hello')).toBe(hashText('s-1'));

@@ -28,8 +28,8 @@ describe('createUpstream', () => {
           })
         ).text();
       }
-      // The rest of a stream is read after the answer; a call before that opens a second
-      // connection.
+      // The end of a stream is still being read when its caller has the answer, so the next call
+      // may open a second connection.
       expect(provider.connections() - connectionCount).toBeLessThanOrEqual(2);
     } finally {
       await world.close();
@@ -71,7 +71,7 @@ describe('createUpstream', () => {
     }
   });
 
-  test('logs which provider failed without its key', async () => {
+  test('logs the host of a provider that failed, without its key', async () => {
     const world = await startAi({ models: provider.modelsFile({ refused: 'key-echo?code=401' }) });
     try {
       await world.post(chat, { model: 'acme/refused', messages });

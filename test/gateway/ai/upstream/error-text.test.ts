@@ -1,5 +1,5 @@
-// Errors inside successful answers follow the rule of error responses: their text passes where the
-// caller can act on it.
+// Errors inside of successful answers follow the rule of error responses: callers see the text only
+// if they can act on it.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { eventsOf, partsOf, startAi, type World } from '../world.ts';
@@ -8,7 +8,7 @@ const key = 'CANARY-71aa-key';
 const frameOf = (value: object) => `data: ${JSON.stringify(value)}\n\n`;
 const secret = `The picture at http://10.1.2.3:8080/a.png was refused for ${key} and sk-proj-abcdefghijkl.`;
 const replacedText = 'The model provider failed to answer.';
-/** The errors of the provider, and what the caller gets in their place. */
+/** The errors that the provider reports, and what the caller receives instead. */
 const failures: Record<string, { error: unknown; passed: object }> = {
   invalidRequest: {
     error: { code: 'invalid_image', message: secret, type: 'x', internal: secret },
@@ -109,7 +109,7 @@ describe.each(Object.entries(failures))('the error of a failed response (%s)', (
     });
   });
 
-  test('is absent from the parts of stream, raw ones included', async () => {
+  test('is absent from the parts of the route stream, including raw parts', async () => {
     const { parts } = await partsOf(
       await world.post('/v1/ai/stream', {
         model: `openai/${name}`,

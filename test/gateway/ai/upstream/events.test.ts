@@ -1,4 +1,5 @@
-// Server-sent events of providers: their boundaries, their ends and the texts of similar events.
+// Server-sent events of providers: where an event ends, where a stream ends, and events that differ
+// only in their text.
 import { describe, expect, test } from 'vitest';
 import { EventSplitter } from '../../../../src/gateway/ai/upstream/event-splitter.ts';
 import { readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
@@ -79,7 +80,7 @@ describe('readProviderEvents', () => {
     expect(kinds).toEqual(['object', 'done']);
   });
 
-  test('joins data over several lines', async () => {
+  test('joins data of several lines', async () => {
     const { texts, kinds } = await read('data: {"a":\ndata: 2}\n\ndata: [DONE]\n\n');
     expect(kinds).toEqual(['object', 'done']);
     expect(texts[0]).toBe('data: {"a": 2}\n\n');
@@ -99,15 +100,15 @@ describe('readProviderEvents', () => {
   test.each([
     ['an end without [DONE]', ['data: {"a":1}\n\n'], 'upstream_truncated'],
     ['an end in the middle of an event', ['data: {"a":1}\n\n', 'data: {"b"'], 'upstream_truncated'],
-    ['an end at once', [], 'upstream_truncated'],
+    ['an empty stream', [], 'upstream_truncated'],
     ['an error event', ['data: {"a":1}\n\n', 'data: {"error":{"message":"x"}}\n\n'], 'upstream_failed'],
     [
-      'an event that is named an error',
+      'an event with the name error',
       ['data: {"a":1}\n\n', 'event: error\ndata: {"message":"x"}\n\ndata: [DONE]\n\n'],
       'upstream_failed',
     ],
     [
-      'such an event over several lines',
+      'an event with the name error over several lines',
       ['data: {"a":1}\n\n', 'event:error\r\ndata: {"message":\r\ndata: "x"}\r\n\r\ndata: [DONE]\r\n\r\n'],
       'upstream_failed',
     ],
@@ -117,7 +118,11 @@ describe('readProviderEvents', () => {
       'upstream_failed',
     ],
     ['half a [DONE]', ['data: {"a":1}\n\n', 'data: [DO'], 'upstream_truncated'],
-    ['a whole last event that is no end', ['data: {"a":1}\n\n', 'data: {"b":2}'], 'upstream_truncated'],
+    [
+      'a complete last event that is not the end of a stream',
+      ['data: {"a":1}\n\n', 'data: {"b":2}'],
+      'upstream_truncated',
+    ],
     [
       'bytes that are not UTF-8',
       [
@@ -126,7 +131,7 @@ describe('readProviderEvents', () => {
       ],
       'upstream_failed',
     ],
-    ['data that is no object', ['data: {"a":1}\n\n', 'data: hello\n\n'], 'upstream_failed'],
+    ['data that is not an object', ['data: {"a":1}\n\n', 'data: hello\n\n'], 'upstream_failed'],
     ['data that is cut', ['data: {"a":1}\n\n', 'data: {"a":"b\n\n'], 'upstream_failed'],
   ])('throws at %s after the whole events before it', async (_name, input, code) => {
     const { texts, problem } = await read(...input);
@@ -202,11 +207,11 @@ describe('events that differ in their text', () => {
     return events;
   }
 
-  // As they are in JSON; the expected bytes are those of the parsed texts.
+  // As written in JSON. `textBytes` is expected to be the length of the parsed text in UTF-8.
   const texts = ['one', 'two words', 'ü🌍', 'a\\nline', '', 'last', '\\u00fc', '\\"}]}'];
   const source = [...texts.map((text) => chunk(text, 'p'.repeat(text.length))), 'data: [DONE]\n\n'];
 
-  test.each([1, 7, 100, 5_000])('are the same events in pieces of %i bytes', async (chunkBytes) => {
+  test.each([1, 7, 100, 5_000])('are read the same in pieces of %i bytes', async (chunkBytes) => {
     const events = await readTexts(source.join(''), chunkBytes);
     expect(events.map(({ text }) => text)).toEqual(source);
     expect(events.map(({ textBytes }) => textBytes)).toEqual([3, 9, 6, 6, 0, 4, 2, 4, 0]);
@@ -214,6 +219,7 @@ describe('events that differ in their text', () => {
 
   test('are recognized by the bytes around the text', async () => {
     const kinds = (await readTexts(source.join(''), 5_000)).map(({ kind }) => kind);
+    // The fourth text has an escape, so its event is parsed.
     expect(kinds.slice(0, 4)).toEqual(['object', 'like', 'like', 'object']);
   });
 

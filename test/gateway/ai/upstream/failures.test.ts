@@ -1,4 +1,4 @@
-// Every way in which a provider fails, and what the caller gets of it on each route.
+// All ways in which a provider can fail, and what its caller receives on each route.
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
@@ -152,7 +152,7 @@ describe('failures of a provider', () => {
   const isRefused = (status: number | 'midway') => status !== 'midway' && status !== 200;
 
   test.concurrent.each(cases)(
-    'have their status in whole chat completions: %s',
+    'have the expected status in chat completions: %s',
     async (name, { whole: [status, code] }) => {
       const model = `acme/${name}`;
       const response = await world.post('/v1/ai/chat/completions', { model, messages });
@@ -161,22 +161,28 @@ describe('failures of a provider', () => {
     },
   );
 
-  test.concurrent.each(cases)('have their status in text: %s', async (name, { whole: [status, code] }) => {
-    const response = await world.post('/v1/ai/text', { model: `acme/${name}`, prompt: 'hi' });
-    // The provider package cannot tell a truncated document from an invalid one.
-    const textCode = name === 'truncated' || name === 'short-length' ? 'upstream_failed' : code;
-    if (status === 200) expect(response.status).toBe(200);
-    else expect(await problemIn(response)).toEqual([status, textCode]);
-  });
+  test.concurrent.each(cases)(
+    'have the expected status in text: %s',
+    async (name, { whole: [status, code] }) => {
+      const response = await world.post('/v1/ai/text', { model: `acme/${name}`, prompt: 'hi' });
+      // The provider package cannot tell a truncated document from an invalid one.
+      const textCode = name === 'truncated' || name === 'short-length' ? 'upstream_failed' : code;
+      if (status === 200) expect(response.status).toBe(200);
+      else expect(await problemIn(response)).toEqual([status, textCode]);
+    },
+  );
 
   describe.each([
     ['streamed chat completions', '/v1/ai/chat/completions', { messages, stream: true }],
     ['stream', '/v1/ai/stream', { prompt }],
   ])('before the first byte of %s', (_format, path, body) => {
-    test.concurrent.each(casesWhere(isRefused))('have their status: %s', async (name, { streamed }) => {
-      const response = await world.post(path, { model: `acme/${name}`, ...body });
-      expect(await problemIn(response)).toEqual(streamed);
-    });
+    test.concurrent.each(casesWhere(isRefused))(
+      'have the expected status: %s',
+      async (name, { streamed }) => {
+        const response = await world.post(path, { model: `acme/${name}`, ...body });
+        expect(await problemIn(response)).toEqual(streamed);
+      },
+    );
   });
 
   const streamChat = async (name: string) =>
@@ -194,7 +200,7 @@ describe('failures of a provider', () => {
   );
 
   test.concurrent.each(casesWhere((status) => status === 200))(
-    'of usage alone leave streamed chat completions whole: %s',
+    'that concern only the usage leave streamed chat completions complete: %s',
     async (name) => {
       expect((await streamChat(name)).at(-1)).toBe('[DONE]');
     },
@@ -228,14 +234,14 @@ describe('failures of a provider', () => {
   // With the default retries and breaker: the deadline also bounds scripts that never end.
   describe('a call with short deadlines', () => {
     const timeouts = { connectMs: 1_000, firstByteMs: 2_000, answerMs: 2_000, idleMs: 500, streamMs: 3_000 };
-    // The longest deadline is that of a whole stream; the rest allows for a busy machine.
+    // The longest deadline is the limit of the whole stream; the rest allows for a busy machine.
     const endMs = timeouts.streamMs + 12_000;
     let strictWorld: World;
     beforeAll(async () => {
       const kinds = ['openai', 'anthropic', 'google'];
       strictWorld = await startAi({
         models: provider.modelsFile(scripts, {
-          // Its streams in these formats are chat completions, and therefore invalid.
+          // The scripted provider streams chat completions, which are invalid in the other formats.
           provider: { formats: ['chat', 'responses', 'messages'] },
           providers: kinds.map((kind) => ({ id: `my-${kind}`, kind, base_url: provider.url })),
           models: kinds.flatMap((kind) =>
@@ -322,7 +328,7 @@ describe('failures of a provider', () => {
   ];
 
   test.each(wholeCalls)('are 502 for an answer above the size limit: %s', async (_format, path, body) => {
-    // With the usual timeouts.
+    // With the default timeouts, as 40 MB may take longer than the short ones allow.
     const patientWorld = await startAi({ models: provider.modelsFile({ huge: 'huge?mb=40' }) });
     try {
       const response = await patientWorld.post(path, { model: 'acme/huge', ...body });
@@ -364,7 +370,7 @@ describe('failures of a provider', () => {
     ['soon', '1'],
     ['2.2', '3'],
     ['absent', '1'],
-  ])('have a Retry-After of %s as %s', async (retryAfter, expected) => {
+  ])('turn a Retry-After of %s into %s', async (retryAfter, expected) => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: `acme/after-${retryAfter}`,
       messages,

@@ -6,7 +6,7 @@ import { chat } from '../../../../src/gateway/ai/formats/passthrough/formats.ts'
 import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import { createDocumentGenerator } from '../generator.ts';
 
-/** The members of the object as [name, bytes of the value]; undefined for another text. */
+/** The members of the object as pairs of name and JSON text; undefined if it is not an object. */
 function membersOf(text: string): [string, string][] | undefined {
   const bytes = Buffer.from(text);
   return topLevelMembers(bytes)?.members.map(({ name, start, end }) => [
@@ -16,7 +16,7 @@ function membersOf(text: string): [string, string][] | undefined {
 }
 
 describe('topLevelMembers', () => {
-  test('finds each value among other text', () => {
+  test('finds each value, whatever its type and the spacing', () => {
     const text = [
       ' { "a" :\n1 , "b":"x\\"}, \\\\" ,"c" : [ {"a":2} , "]" ] ,',
       ' "d":{"model":"deep"},"e":-1.5e+10 , "f":null\t} ',
@@ -76,7 +76,7 @@ describe('topLevelMembers', () => {
     }
   });
 
-  test('changes one value of a random document and no byte of the others', () => {
+  test('locates a value so that editing it changes no other byte', () => {
     const random = createDocumentGenerator(7);
     const newValue = '"acme/fast"';
     let editCount = 0;
@@ -99,7 +99,7 @@ describe('topLevelMembers', () => {
 });
 
 describe('applyEdits', () => {
-  test('applies edits in any order, and insertions at one offset in theirs', () => {
+  test('sorts edits, and keeps the order of insertions at one offset', () => {
     const edits = [
       { start: 3, end: 4, text: 'D' },
       { start: 1, end: 1, text: '1' },

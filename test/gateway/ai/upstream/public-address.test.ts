@@ -1,4 +1,4 @@
-// Providers' answers name URLs. The gateway follows none to an address of its own network.
+// Answers of providers contain URLs. The gateway must not follow them into its own network.
 import { describe, expect, test } from 'vitest';
 import {
   isPublicAddress,
@@ -39,7 +39,7 @@ describe('a URL in a provider answer', () => {
     expect(() => requirePublicUrl(url)).toThrow(expect.objectContaining({ code: 'upstream_failed' }));
   });
 
-  test('is not followed to a name of a private address', async () => {
+  test('is not followed to a host name with a private address', async () => {
     const failure = await new Promise((resolve) => publicLookup('localhost', {}, (error) => resolve(error)));
     expect(failure).toMatchObject({ code: 'upstream_failed' });
   });

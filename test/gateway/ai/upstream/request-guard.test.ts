@@ -1,5 +1,5 @@
-// Members by which model routers choose another model, price, address or credential, with their
-// documented names.
+// The members by which model routers select another model, price, address or credential, under
+// their documented names.
 import { describe, expect, test } from 'vitest';
 import type { ProviderEntry } from '../../../../src/gateway/ai/catalog/models-file.ts';
 import { refuseUnsafeMembers } from '../../../../src/gateway/ai/upstream/request-guard.ts';

@@ -21,7 +21,7 @@ const answers: Record<string, (response: ServerResponse) => void> = {
   },
   '/broken'(response) {
     response.write('before');
-    // The bytes leave first.
+    // Later, so that the bytes are sent before the connection breaks.
     setTimeout(() => response.destroy(), 50);
   },
   '/silent'() {},
@@ -60,10 +60,10 @@ describe('ProviderResponse', () => {
     const response = request('/endless');
     await response.head();
     await response.next();
-    // Time for more chunks to arrive, which must wait in the socket.
+    // The server goes on writing. Its chunks must wait in the socket, not in the response's queue.
     await pause(200);
     const { value } = await response.next();
-    // 64 KiB, and the rest of the chunk that crossed the limit.
+    // The queue is paused at 64 KiB; the chunk that reached the limit may exceed it.
     expect(value?.byteLength).toBeGreaterThan(0);
     expect(value?.byteLength).toBeLessThanOrEqual(128 * 1024);
     expect((await response.next()).value?.byteLength).toBeGreaterThan(0);
