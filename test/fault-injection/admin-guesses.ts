@@ -1,7 +1,7 @@
-// Guesses an administrator's password. First, without attempt limits, whether the duration of a
-// refusal distinguishes a known ID from an unknown one; then 1,000 wrong passwords, 50 at a time,
-// over two gateways on one PostgreSQL. Exits 1 unless the medians differ by at most 3 ms and at
-// most 10 guesses are checked in the first minute.
+// Guesses an administrator's password. First measures, without attempt limits, whether the duration
+// of a refusal reveals that an ID exists. Then sends 1,000 wrong passwords, 50 at a time, to two
+// gateways on one PostgreSQL. Exits 1 unless the medians differ by at most 3 ms and at most 10
+// guesses are checked.
 //
 //  node test/fault-injection/admin-guesses.ts [TRIES_PER_ID=400] [GUESSES=1000]
 import { randomBytes } from 'node:crypto';

@@ -1,5 +1,5 @@
-// Drops the connection of an event stream at a random byte, fifty times during one run, and reconnects. The
-// received events together must be the whole log, in order and each once.
+// Drops the connection of an event stream at a random byte, fifty times during one run, and
+// reconnects. All received events together must be the complete log: in order, and each event once.
 //
 //   node test/fault-injection/agent-connection.ts [SEED]
 import { once } from 'node:events';
@@ -23,7 +23,7 @@ interface StreamEvent {
   delta?: string;
 }
 
-/** What the reader knows of the session after all connections so far. */
+/** What the reader has received of the session over all connections so far. */
 interface Reader {
   sequences: number[];
   text: string;
@@ -41,7 +41,7 @@ try {
   const reader: Reader = { sequences: [], text: '', isOver: false };
   let droppedConnections = 0;
   while (!reader.isOver) {
-    // The last connection stays, to see the end.
+    // The last connection is not dropped, so that it receives the end of the run.
     const isDropped = droppedConnections < drops;
     await readPart(agent, reader, isDropped ? 1 + Math.floor(random() * maximumBytes) : Infinity);
     if (!reader.isOver) droppedConnections += 1;

@@ -2,9 +2,10 @@
 //
 //   node test/fault-injection/agent-kill.ts [SEED] [--kills=20] [--postgres]
 //
-// Each accepted item must run once or be reported as interrupted, at most 250 ms of text may be lost, no
-// finished tool call may run again, and queues must resume within two seconds. With --postgres the agent
-// runs on a PostgreSQL server with a lease of half a second, which counts into the time to resume.
+// Each accepted item must run once or be reported as interrupted, at most 250 ms of text may be
+// lost, no finished tool call may run again, and queues must resume within two seconds. With
+// --postgres the agent runs on a PostgreSQL server with a lease of half a second, which counts
+// towards the time to resume.
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -73,7 +74,7 @@ function newClient(): AgentClient {
 async function sendItems(client: AgentClient, round: number): Promise<void> {
   const sendItem = async (name: string): Promise<void> => {
     const instructions = random() < 0.5 ? `${name} WRITE:${name}` : name;
-    // Three chats in all, so that interrupted runs have a queue behind them.
+    // Only three chats, so that prompts are queued when a run is interrupted.
     const run = await client.sessions
       .execute({ chatId: `chat-${round % 3}`, instructions })
       .catch(() => undefined);
@@ -86,7 +87,7 @@ async function sendItems(client: AgentClient, round: number): Promise<void> {
   );
 }
 
-/** Waits until no run of the killed process counts as running, and returns the milliseconds. */
+/** Waits until no run of the killed process counts as running; returns how long that took. */
 async function waitForOrphans(client: AgentClient, killedAtMs: number): Promise<number> {
   const readyMs = performance.now();
   const killedAt = Date.now() - (readyMs - killedAtMs);
@@ -101,7 +102,7 @@ async function waitForOrphans(client: AgentClient, killedAtMs: number): Promise<
   return performance.now() - readyMs;
 }
 
-/** The age at the kill of the oldest piece that a run interrupted by it has lost, in milliseconds. */
+/** How long before the kill the oldest piece of text was sent that an interrupted run has lost. */
 async function measureLoss(client: AgentClient, killedAtMs: number): Promise<number> {
   const killedAt = Date.now() - (performance.now() - killedAtMs);
   let worstMs = 0;
@@ -118,7 +119,7 @@ async function measureLoss(client: AgentClient, killedAtMs: number): Promise<num
   return worstMs;
 }
 
-/** A chat with a queue must have a run. */
+/** A chat with queued prompts must have an active run. */
 async function checkQueues(client: AgentClient, round: number): Promise<void> {
   const { items } = await client.sessions.list({ kind: 'chat' });
   for (const session of items) {

@@ -1,5 +1,5 @@
-// Shared by the fault scripts of the agent: a gateway whose model follows the prompt, and an agent in its
-// own process, started like the command.
+// Shared by the fault scripts of the agent: a gateway double whose model does what the prompt
+// names, and an agent in a process of its own, started with the command line.
 import { spawn } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -11,9 +11,11 @@ import { kill } from '../support/processes.ts';
 
 export interface GatewayDouble {
   url: string;
-  /** The received prompts, in order; `<name> tool` for one answered with a tool call. */
+  /**
+   * The received prompts, in order; `<name> tool` for a prompt that was answered with a tool call.
+   */
   prompts: string[];
-  /** The pieces of text that were sent, by the prompt, with the time. */
+  /** The pieces of text that were sent for each prompt, with their times. */
   sentPieces: Map<string, { text: string; atMs: number }[]>;
   close(): Promise<void>;
 }
@@ -105,7 +107,10 @@ export interface AgentProcess {
   kill(): Promise<void>;
 }
 
-/** Uses the embedded database, or the PostgreSQL at `databaseUrl`, where a lease ends after `leaseMs`. */
+/**
+ * Uses the embedded database, or the PostgreSQL at `databaseUrl`, where leases expire after
+ * `leaseMs`.
+ */
 export async function startAgentProcess(
   dataDir: string,
   gatewayUrl: string,

@@ -14,8 +14,8 @@ export interface DatabaseProxy {
    */
   dropAnswers(share: number): void;
   /**
-   * Holds back all responses on a connection from the first statement with this text
-   * on. Resolves when one arrived.
+   * Waits for a statement that contains this text, and holds back the responses to it and to all
+   * later statements on its connection. Resolves when the statement has arrived.
    */
   holdBackFrom(text: string): Promise<void>;
   /** Delivers the responses that were held back. */
@@ -25,7 +25,7 @@ export interface DatabaseProxy {
 
 interface Link {
   client: Socket;
-  /** Responses that are held back; null while they pass. */
+  /** Responses that are held back; null while responses are passed on. */
   pendingBytes: Buffer[] | null;
 }
 

@@ -1,5 +1,5 @@
 // Sends SIGTERM to a gateway with many paid streams open, some longer than its drain time, and
-// reports the outcome of each. `brokenPromises` lists what the result violates.
+// reports the outcome of each. `findViolations` lists what is wrong with a result.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -31,14 +31,14 @@ export interface DrainOptions {
 
 export interface DrainResult {
   streams: number;
-  /** Streams that ran to their own end. */
+  /** Streams that ended by themselves. */
   completeStreams: number;
   /** Streams that ended with the `draining` error. */
-  endedByRule: number;
+  endedByDraining: number;
   refusedMs: number;
   endedMs: number;
   code: number | string | null;
-  /** Usage records; one a stream is expected. */
+  /** Usage records; one per stream is expected. */
   records: number;
   charged: number;
   openHolds: number;
@@ -80,7 +80,7 @@ export async function drainUnderStreams(options: DrainOptions): Promise<DrainRes
     return {
       streams: texts.length,
       completeStreams: texts.length - cutTexts.length,
-      endedByRule: cutTexts.filter((text) => text.includes('"code":"draining"')).length,
+      endedByDraining: cutTexts.filter((text) => text.includes('"code":"draining"')).length,
       refusedMs: Math.round(refusedMs),
       endedMs: Math.round(endedMs),
       code,
@@ -143,7 +143,10 @@ function startGateway(folder: string, settings: NodeJS.ProcessEnv): ChildProcess
   });
 }
 
-/** Resolves when each stream has begun. `texts` grow with the streams; `finished` resolves at their ends. */
+/**
+ * Resolves when all streams have begun. `texts` grow with the streams; `finished` resolves when all
+ * streams have ended.
+ */
 async function openStreams(
   url: string,
   token: string,
@@ -169,15 +172,15 @@ async function openStreams(
   return { texts, finished };
 }
 
-/** The violations of a result, as texts. */
-export function brokenPromises(
+/** Describes everything in the result that a drained gateway must not do. */
+export function findViolations(
   result: DrainResult,
   { longStreams, drainMs, toleranceMs = 0 }: DrainOptions,
 ): string[] {
   const {
     streams,
     completeStreams,
-    endedByRule,
+    endedByDraining,
     refusedMs,
     endedMs,
     code,
@@ -186,34 +189,34 @@ export function brokenPromises(
     openHolds,
     ledgerCode,
   } = result;
-  const promises: [boolean, string][] = [
+  const checks: [isKept: boolean, violation: string][] = [
     [refusedMs <= 1_000 + toleranceMs, `new work was refused after ${refusedMs} ms`],
-    [code === 0, `the process ended with ${code}`],
+    [code === 0, `the process exited with ${code}`],
     // Settlements and the closing of services follow the streams.
-    [endedMs <= drainMs + 5_000 + toleranceMs, `the process ended after ${endedMs} ms`],
+    [endedMs <= drainMs + 5_000 + toleranceMs, `the process exited after ${endedMs} ms`],
     [
-      completeStreams + endedByRule === streams,
-      `${streams - completeStreams - endedByRule} streams were cut in silence`,
+      completeStreams + endedByDraining === streams,
+      `${streams - completeStreams - endedByDraining} streams ended with neither [DONE] nor an error`,
     ],
     [
       completeStreams === streams - longStreams,
-      `${completeStreams} streams came to their own end, and ${streams - longStreams} could`,
+      `${completeStreams} streams ended by themselves, not ${streams - longStreams}`,
     ],
     [
       records === streams && charged === streams,
       `${records} calls were recorded and ${charged} charged, of ${streams}`,
     ],
     [openHolds === 0, `${openHolds} holds are open`],
-    [ledgerCode === 0, `the ledger does not agree (${ledgerCode})`],
+    [ledgerCode === 0, `the ledger is not consistent (exit code ${ledgerCode})`],
   ];
-  return promises.flatMap(([holds, violation]) => (holds ? [] : [violation]));
+  return checks.flatMap(([isKept, violation]) => (isKept ? [] : [violation]));
 }
 
 /** Resolves when the answer has ended in any way. */
 function readStream(
   url: string,
   { token, model }: { token: string; model: string },
-  take: (text: string) => void,
+  onText: (text: string) => void,
 ): Promise<void> {
   return new Promise((resolve) => {
     const clientRequest = request(
@@ -225,7 +228,7 @@ function readStream(
       },
       (response) => {
         response.setEncoding('utf8');
-        response.on('data', take);
+        response.on('data', onText);
         response.on('close', () => resolve());
       },
     );
@@ -236,7 +239,10 @@ function readStream(
   });
 }
 
-/** Milliseconds until a new connection is first refused. */
+/**
+ * Resolves with the time (of `performance.now()`) when a new connection was first refused, or after
+ * ten seconds.
+ */
 async function waitForRefusal(url: string): Promise<number> {
   const { port, hostname } = new URL(url);
   const deadlineMs = performance.now() + 10_000;

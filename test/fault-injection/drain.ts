@@ -1,11 +1,11 @@
-// SIGTERM while many streams run: new work is refused within a second, every stream ends by itself
-// or with the `draining` error, everything is settled, and the process exits with 0 within 30
-// seconds.
+// Sends SIGTERM while many streams run. New requests must be refused within a second, every stream
+// must end by itself or with the `draining` error, every call must be settled, and the process must
+// exit with 0 within 30 seconds.
 //
 //   node test/fault-injection/drain.ts [--streams 100] [--long 20] [--short-ms 10000] [--long-ms
 //   120000] [--drain-ms 25000]
 import { parseArgs } from 'node:util';
-import { brokenPromises, drainUnderStreams } from './drain-run.ts';
+import { findViolations, drainUnderStreams } from './drain-run.ts';
 
 const { values } = parseArgs({
   options: {
@@ -24,6 +24,6 @@ const options = {
   drainMs: Number(values['drain-ms']),
 };
 const result = await drainUnderStreams(options);
-const violations = brokenPromises(result, options);
-console.log(JSON.stringify({ ...result, broken: violations }));
+const violations = findViolations(result, options);
+console.log(JSON.stringify({ ...result, violations }));
 process.exitCode = violations.length > 0 ? 1 : 0;

@@ -39,15 +39,17 @@ describe('the event loop', () => {
   );
 });
 
-// Each class was slow somewhere. Parser and validator are common to all operations, so operations
-// of up to 1 MiB get two bodies. Larger ones also get a large text, which reaches the operation's
-// own code.
+// Classes of bodies that have been slow in some operation. Parser and validator are the same for
+// all operations, so operations of up to 1 MiB get two bodies. Operations with a higher limit also
+// get a large text, which reaches the operation's own code.
 const commonBodies = ['root: objects of many shapes'];
 const smallClasses = ['quotes'];
 const largeClasses = ['quotes', 'accents and <file', 'many items', 'nesting'];
-const formBodies = ['form: boundaries that are none', 'form: many parts', 'form: &'];
+const formBodies = ['form: incomplete boundaries', 'form: many parts', 'form: &'];
 
-/** One body of each class keeps the test at a minute; the program runs all of them. */
+/**
+ * One body of each class, so that the test takes about a minute; hostile-bodies.ts runs all bodies.
+ */
 function sampleOf(operation: HostileOperation): ReturnType<typeof bodiesFor> {
   const classes = operation.maxBytes > 1024 * 1024 ? largeClasses : smallClasses;
   const lastNames = new Map<string, string>();

@@ -1,6 +1,6 @@
-// How long hostile bodies block the event loop of each server, for every operation with a body, at
-// its own size limit. Prints a table and writes it to build/hostile-bodies.txt; exits 1 when a
-// block exceeds the limit, or when nothing was measured.
+// Measures how long hostile bodies block the event loop of each server, for every operation with a
+// body, at the size limit of the operation. Prints a table and writes it to
+// build/hostile-bodies.txt; exits 1 when a block exceeds the limit, or when nothing was measured.
 //
 //   node_modules/.bin/node test/fault-injection/hostile-bodies.ts [--operation ID] [--body TEXT]
 //   [--runs 5] [--limit-ms 50] [--few] [--profile]

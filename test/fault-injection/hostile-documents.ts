@@ -1,6 +1,6 @@
-// Builds hostile bodies for an operation from the examples of the contract: as large as the
-// operation accepts, and valid as far as possible, so that they reach the code behind the
-// validator.
+// Builds hostile bodies for an operation from the examples of the contract. They are as large as
+// the operation accepts, and as valid as possible, so that they pass the validator and reach the
+// code after it.
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
@@ -11,7 +11,7 @@ export interface HostileBody {
 
 interface Filler {
   name: string;
-  /** The unit in the source of a JSON text. */
+  /** The repeated unit, as written in JSON. */
   unit: string;
   /** The beginning of the text, before the units. */
   head?: string;
@@ -47,7 +47,7 @@ const fillers: readonly Filler[] = [
   { name: 'fences', unit: '```\\n' },
 ];
 
-// Members whose values select the action; another text would end the call at once.
+// Members whose values select what the operation does; another value would be refused at once.
 const selectingMembers = new Set([
   'model',
   'role',
@@ -207,7 +207,8 @@ function hostileMembers(
     ({ value, path }) => typeof value === 'string' && !selectingMembers.has(String(path.at(-1))),
   );
   for (const [index, { path }] of longStrings.entries()) {
-    // The first position gets all fillers; the others get those that were slow somewhere.
+    // The first string gets all fillers; the others get the fillers that have been slow in some
+    // operation.
     const selection =
       few || index > 0
         ? fillers.filter(({ name }) =>
@@ -260,7 +261,7 @@ function hostileMembers(
   return bodies;
 }
 
-/** Repeats the unit as often as it fits: `budget` bytes as written, and `maximum` bytes as parsed. */
+/** Repeats the unit as often as it fits into `budget` bytes of JSON and `maximum` parsed bytes. */
 function textOf({ unit, head = '' }: Filler, budget: number, maximum: number): string {
   const parsedBytes = Buffer.byteLength(JSON.parse(`"${unit}"`) as string);
   const remaining = budget - head.length;
@@ -290,7 +291,7 @@ interface Member {
   value: Json;
 }
 
-/** The value and its members at any depth; of each list the first two items. */
+/** The value and its members at any depth; of each list only the first two items. */
 function membersOf(value: Json, path: (string | number)[] = []): Member[] {
   const entries: [string | number, Json][] = Array.isArray(value)
     ? value.slice(0, 2).map((item, index) => [index, item])

@@ -54,7 +54,7 @@ interface DeclaredOperation {
 const idleReferenceMs = 4;
 const defaultMaxBytes = 256 * 1024;
 
-/** The operations of both servers. */
+/** The operations of both servers that take a body. */
 export function hostileOperations(): HostileOperation[] {
   return (['gateway', 'agent'] as const).flatMap((surface) => {
     const document = JSON.parse(
@@ -159,8 +159,8 @@ const modelPrompt: Json[] = [
   },
 ];
 /**
- * A tool call and its result as JSON, which provider packages write as texts into the request. They
- * come first, as only the first two items of a list get hostile texts.
+ * A tool call and its JSON result, which provider packages serialize to strings in the request.
+ * They are the first two items, since only the first two items of a list get hostile texts.
  */
 const toolPrompt: Json[] = [
   modelPrompt[2] as Json,
@@ -200,8 +200,8 @@ const uiMessages = [
 ];
 
 /**
- * Calls that the scripted provider answers, beside the contract's examples, many of which name
- * models that are not here.
+ * Calls that the scripted provider can answer. Many of the contract's examples name models that the
+ * test's gateway does not have.
  */
 const providerExamples: Readonly<Record<string, Json[]>> = {
   'ai.createChatCompletion': models.map((model) => ({ model, messages: chatMessages, tools: chatTools })),
@@ -311,7 +311,7 @@ function hostileForms(maxBytes: number): HostileBody[] {
   return [
     { name: 'form: a large file', bytes: wholeBody(fill('RIFF')) },
     { name: 'form: line breaks', bytes: wholeBody(fill('\r\n')) },
-    { name: 'form: boundaries that are none', bytes: wholeBody(fill('\r\n--hostil')) },
+    { name: 'form: incomplete boundaries', bytes: wholeBody(fill('\r\n--hostil')) },
     { name: 'form: hyphens', bytes: wholeBody(fill('-')) },
     { name: 'form: many parts', bytes: Buffer.from(fill(part('name="a"', ''))) },
     { name: 'form: a long field', bytes: Buffer.from(`${part('name="model"', fill('a'))}--hostile--\r\n`) },
@@ -342,8 +342,8 @@ export async function profile(
 }
 
 /**
- * Sends the body to an idle server up to `runs` times, or until one run is clearly below `limitMs`;
- * takes the median.
+ * Sends the body to an idle server `runs` times and takes the median; only once if the first run
+ * stays below half of `limitMs`.
  */
 export async function measure(
   servers: WatchedServers,
@@ -383,7 +383,9 @@ function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] as number;
 }
 
-/** A session of its own for each body, so that no history grows between them. */
+/**
+ * Creates a new session for each body, so that the history of a session does not affect the times.
+ */
 async function pathOf(server: WatchedServer, { path }: HostileOperation): Promise<string> {
   if (!path.includes('{sessionId}')) return path;
   const answer = await fetch(`${server.url}/api/sdk/sessions`, {
@@ -393,7 +395,8 @@ async function pathOf(server: WatchedServer, { path }: HostileOperation): Promis
   });
   const text = await answer.text();
   const sessionId = /"(?:session_id|sessionId|id)":"([^"]+)"/.exec(text)?.[1];
-  if (sessionId === undefined) throw new Error(`No session was made: ${answer.status} ${text.slice(0, 300)}`);
+  if (sessionId === undefined)
+    throw new Error(`No session was created: ${answer.status} ${text.slice(0, 300)}`);
   return path.replace('{sessionId}', encodeURIComponent(sessionId));
 }
 

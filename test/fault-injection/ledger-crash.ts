@@ -1,8 +1,8 @@
-// Gateways on one PostgreSQL under load, while one of them is killed every 150 to 550 ms and the
-// database is stopped at random without a shutdown. Every acknowledged charge must be in the ledger
-// once; a call without an acknowledgement is charged at most its bound; and the last gateway gives
-// all credits back. Exits 1 otherwise. A worker stands for a gateway and its provider: its
-// acknowledgements stand for the answers to clients.
+// Runs gateways on one PostgreSQL under load, while one of them is killed every 150 to 550 ms and
+// the database is stopped at random without a shutdown. Every acknowledged charge must be in the
+// ledger once, a call without an acknowledgement may be charged at most its bound, and the last
+// gateway must give all credits back. Exits 1 otherwise. A worker process takes the role of a
+// gateway and its provider; its acknowledgements take the role of answers to clients.
 //
 //  node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40] [STOPS=5] [GATEWAYS=2]
 //  FAULTS_ENGINE=embedded node test/fault-injection/ledger-crash.ts [SEED] [KILLS=40]
@@ -91,15 +91,15 @@ async function run(): Promise<void> {
   const random = seededRandom(seed);
   const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-crash-'));
   const server = isEmbedded ? null : await startServer();
-  let isKept = false;
+  let hasPassed = false;
   try {
-    isKept = await storm({ server, folder, random, kills, stops, gateways });
+    hasPassed = await runStorm({ server, folder, random, kills, stops, gateways });
   } finally {
     await server?.stop();
     await rm(folder, { recursive: true, force: true });
   }
-  console.log(isKept ? `passed, seed ${seed}` : `failed, seed ${seed}`);
-  process.exit(isKept ? 0 : 1);
+  console.log(hasPassed ? `passed, seed ${seed}` : `failed, seed ${seed}`);
+  process.exit(hasPassed ? 0 : 1);
 }
 
 interface Storm {
@@ -120,7 +120,7 @@ interface Reports {
   refusals: Record<string, number>;
 }
 
-async function storm(options: Storm): Promise<boolean> {
+async function runStorm(options: Storm): Promise<boolean> {
   const { server, folder } = options;
   const location: LedgerLocation = {
     database: server === null ? { path: join(folder, 'townhall.db') } : { url: server.url },
@@ -144,8 +144,8 @@ async function storm(options: Storm): Promise<boolean> {
     console.log(`${heldCredits} credits held after ${seconds} s`);
     const isCharged = await checkCharges(database, reports);
     const verdict = await service.verify();
-    const agreement = verdict.ok ? 'agrees' : 'DOES NOT AGREE';
-    console.log(`the ledger ${agreement} with itself: ${verdict.transactions} transactions`);
+    const consistency = verdict.ok ? 'is consistent' : 'IS NOT CONSISTENT';
+    console.log(`the ledger ${consistency}: ${verdict.transactions} transactions`);
     if (!verdict.ok) console.log(verdict.faults.slice(0, 5));
     return isCharged && heldCredits === 0n && verdict.ok;
   } finally {
@@ -199,7 +199,7 @@ async function killWorkers(
   );
   for (let round = 0; round < kills; round += 1) {
     await sleep(150 + random() * 400);
-    // The embedded engine takes a while to open; the kill has to hit it at work.
+    // The embedded engine takes a while to open. The kill must interrupt its work, not its start.
     if (server === null) await sleep(1_500);
     if (server !== null && stopAt.has(round)) {
       await server.crash();
@@ -214,7 +214,9 @@ async function killWorkers(
   for (const child of children) await kill(child);
 }
 
-/** Compares the usage records with the reports; false when a promise is broken. */
+/**
+ * Compares the usage records with the reports; false when a charge is missing, wrong or doubled.
+ */
 async function checkCharges(
   { sql }: Database,
   { sentIds, acknowledgedCredits, doubleAcknowledgements, refusals }: Reports,

@@ -1,9 +1,9 @@
-// Spends credits exactly once at any number of gateways: 1, 2 and 3 processes on one PostgreSQL,
-// balances of 1, 100 and 500 credits, a price of 1 or 10 known beforehand, 50 to 1,000 concurrent
-// calls. The granted calls must be floor(credits / price); the others get 402, or 503
-// `credits_busy` while gateways recall credits. Then prices that are known only afterwards: the
-// balance is never overspent, and all of it can be spent except less than the bound of one more
-// call. Exits 1 otherwise.
+// Checks that credits are spent exactly once, whatever the number of gateways: 1, 2 and 3 processes
+// on one PostgreSQL, balances of 1, 100 and 500 credits, a price of 1 or 10 that is known in
+// advance, 50 to 1,000 concurrent calls. Exactly floor(credits / price) calls must be granted; the
+// others get 402, or 503 `credits_busy` while gateways recall credits. Then come prices that are
+// known only after the call: the balance must never be overspent, and less than the bound of one
+// call may remain. Exits 1 otherwise.
 //
 //  node test/fault-injection/ledger-matrix.ts [SEED]
 //  FAULTS_ENGINE=embedded node test/fault-injection/ledger-matrix.ts [SEED]
@@ -51,7 +51,7 @@ async function checkCell(
   const refusals = sum(results.map((result) => result.refused)) + busyCount;
   const expected = Math.min(Math.floor(credits / price), calls);
   const failures = failuresOf(results);
-  const { posted, held } = await balanceOf(ledger, userId, credits - grantedCount * price);
+  const { posted, held } = await waitForBalance(ledger, userId, credits - grantedCount * price);
   const isRight =
     grantedCount === expected &&
     refusals === calls - expected &&
@@ -86,7 +86,7 @@ async function checkLatePrices(
       ({ granted: count, failed }) => count === 0 && failed['credits_busy'] === undefined,
     );
   }
-  const { posted, held } = await balanceOf(ledger, userId, credits - charged);
+  const { posted, held } = await waitForBalance(ledger, userId, credits - charged);
   const isRight =
     failures === '' &&
     posted >= 0n &&
@@ -99,7 +99,10 @@ async function checkLatePrices(
   report(isRight, `${line}${failures}`);
 }
 
-/** The calls that failed for other reasons than credits, as text; empty when there are none. */
+/**
+ * Describes the calls that failed for reasons other than missing credits; empty when there are
+ * none.
+ */
 function failuresOf(results: readonly TaskResult[]): string {
   return results
     .map(({ failed: { credits_busy: _busy, ...others } }) => JSON.stringify(others))
@@ -132,10 +135,10 @@ async function makeUser(
 }
 
 /**
- * The balance after all charges are applied and idle credits are given back, or as it is after 50
- * tries.
+ * Waits until all charges are applied and all idle credits are given back; returns the balance
+ * then, or after 50 tries.
  */
-async function balanceOf(
+async function waitForBalance(
   { service, database }: { service: Credits; database: Database },
   userId: string,
   expected: number,
@@ -155,7 +158,7 @@ async function readBalance({ sql }: Database, userId: string): Promise<{ posted:
   return row;
 }
 
-async function matrix(options: ConnectOptions, folder: string): Promise<void> {
+async function runMatrix(options: ConnectOptions, folder: string): Promise<void> {
   const location: LedgerLocation = { database: options, journal: join(folder, 'journal') };
   const setupDatabase = await connect(options, { log: silentLog });
   await migrateAll(setupDatabase);
@@ -183,10 +186,8 @@ async function matrix(options: ConnectOptions, folder: string): Promise<void> {
       }
     }
     const verdict = await ledger.service.verify();
-    const agreement = verdict.ok ? 'agrees' : 'DOES NOT AGREE';
-    console.log(
-      `${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${agreement} with itself`,
-    );
+    const consistency = verdict.ok ? 'is consistent' : 'IS NOT CONSISTENT';
+    console.log(`${verdict.transactions} transactions, ${verdict.holds} holds: the ledger ${consistency}`);
     if (!verdict.ok) problems.push(JSON.stringify(verdict.faults));
   } finally {
     for (const child of children) child.kill('SIGKILL');
@@ -212,7 +213,7 @@ function sum(values: readonly number[]): number {
 const folder = await mkdtemp(join(tmpdir(), 'townhall-ledger-matrix-'));
 const server = isEmbedded ? undefined : await startServer();
 try {
-  await matrix(server === undefined ? { path: join(folder, 'townhall.db') } : { url: server.url }, folder);
+  await runMatrix(server === undefined ? { path: join(folder, 'townhall.db') } : { url: server.url }, folder);
 } finally {
   await server?.stop();
   await rm(folder, { recursive: true, force: true });

@@ -1,5 +1,6 @@
-// A process with its own ledger in place of a gateway, for the fault runs. It takes one task per
-// message and answers with the outcomes of its calls. It has no shutdown, since a run kills it.
+// A process with a ledger of its own instead of a whole gateway, for the fault runs. Each message
+// is a task; the process answers with the outcomes of the task's calls. It has no shutdown, since
+// the runs kill it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   credits,
@@ -19,13 +20,13 @@ import { silentLog } from '../support/template.ts';
 export interface LedgerLocation {
   database: ConnectOptions;
   journal: string;
-  /** Shorter leases, so that a run need not wait for the default ones. */
+  /** Shorter leases, for a run that must not wait as long as the defaults require. */
   times?: NonNullable<Parameters<typeof credits>[0]['times']>;
 }
 
 /**
- * `calls` concurrent calls, each with the bound `bound` and the price `price`, or a random part of
- * the bound.
+ * `calls` concurrent calls. Each reserves `bound` credits and costs `price`, or a random part of
+ * the bound when the price is null.
  */
 export interface Task {
   userIds: string[];

@@ -1,7 +1,7 @@
-// 200 logins a second with wrong passwords beside ordinary traffic. The gateway runs in its own
-// process with default limits, except those of users, whose traffic is measured. Exits 1 when the
-// 99th percentile of the traffic more than doubles, or when more password checks ran than the
-// concurrency limit allows.
+// Sends 200 logins a second with wrong passwords during ordinary traffic. The gateway runs in its
+// own process with the default attempt limits, but without rate limits. Exits 1 when the 99th
+// percentile of the traffic's latency more than doubles, or when more than ten passwords were
+// checked.
 //
 //   node test/fault-injection/login-flood.ts [SECONDS=15] [LOGINS_PER_SECOND=200]
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -82,7 +82,7 @@ let isBroken = true;
 try {
   const [, url = ''] = await run.waitFor(/gateway +(http\S+)/);
   const token = (await readFile(join(folder, 'data', 'local.token'), 'utf8')).trim();
-  // The first period only warms up the servers.
+  // The first period only warms up the servers; its times are not used.
   await measureTraffic(url, token);
   const quietTimes = await measureTraffic(url, token);
   const stopFlood = startFlood(url);

@@ -1,5 +1,6 @@
-// Single faults that may affect money, on gateways as processes: each has a database of its own, causes
-// one fault, and compares the responses of clients with the ledger. Exits 1 on a violated promise.
+// Faults that may affect money, one at a time: each scenario runs gateway processes on a database
+// of its own, causes one fault, and compares the responses that clients received with the ledger.
+// Exits 1 when they disagree.
 //
 //   node test/fault-injection/money-faults.ts [--seed N] [NAME…]
 //
@@ -36,7 +37,9 @@ const { values, positionals } = parseArgs({
 });
 const unknownName = positionals.find((name) => !Object.hasOwn(scenarios, name));
 if (unknownName !== undefined)
-  throw new Error(`There is no fault "${unknownName}"; use some of: ${Object.keys(scenarios).join(', ')}.`);
+  throw new Error(
+    `There is no scenario "${unknownName}"; use one or more of: ${Object.keys(scenarios).join(', ')}.`,
+  );
 const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
 console.log(`seed ${seed}`);

@@ -23,7 +23,7 @@ export interface GatewayProcess {
   userToken: string;
 }
 
-export interface GatewayPlace {
+export interface GatewayOptions {
   /** The database URL of this gateway; the world's by default. */
   databaseUrl?: string;
   /** The folder of its journals; shared by all gateways by default. */
@@ -39,15 +39,15 @@ export interface Customer {
 export interface MoneyWorld {
   readonly folder: string;
   readonly provider: ScriptedProvider;
-  /** Runs without the gateways; with the embedded engine, only while no gateway runs. */
+  /** Connects to the database directly; with the embedded engine, only while no gateway runs. */
   connect(): Promise<Database>;
-  /** Rejects when the gateway ends before it listens. */
-  startGateway(place?: GatewayPlace): Promise<GatewayProcess>;
-  /** Calls this gateway as an administrator. */
+  /** Rejects when the process exits before it listens. */
+  startGateway(options?: GatewayOptions): Promise<GatewayProcess>;
+  /** Logs in to this gateway as an administrator; resolves with the client. */
   logIn(gateway: GatewayProcess): Promise<GatewayClient>;
-  /** Prints the promise and records it as a failure when it is broken. */
-  check(isKept: boolean, promise: string): void;
-  /** The violated promises. */
+  /** Prints the guarantee, and records it as a failure unless it was kept. */
+  check(isKept: boolean, guarantee: string): void;
+  /** The guarantees that were not kept. */
   readonly failures: readonly string[];
   /** Kills the running gateways and removes everything. */
   close(): Promise<void>;
@@ -62,7 +62,7 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
   const processes = new Set<GatewayProcess>();
   const failures: string[] = [];
 
-  async function startGateway(place: GatewayPlace = {}): Promise<GatewayProcess> {
+  async function startGateway(gatewayOptions: GatewayOptions = {}): Promise<GatewayProcess> {
     const child = spawn(process.execPath, [join(import.meta.dirname, '../support/gateway-process.ts')], {
       env: {
         PATH: process.env['PATH'] ?? '',
@@ -71,19 +71,19 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
         ...settings,
         ...('url' in database
           ? {
-              DATABASE_URL: place.databaseUrl ?? database.url,
-              JOURNAL_PATH: place.journal ?? join(folder, 'journal'),
+              DATABASE_URL: gatewayOptions.databaseUrl ?? database.url,
+              JOURNAL_PATH: gatewayOptions.journal ?? join(folder, 'journal'),
               STORAGE_PATH: join(folder, 'media'),
             }
           : { DATABASE_PATH: database.path }),
-        ...place.env,
+        ...gatewayOptions.env,
       },
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     const [line] = (await Promise.race([
       once(createInterface(child.stdout), 'line'),
       once(child, 'exit').then(([code, signal]) => {
-        throw new Error(`A gateway ended with ${code ?? signal} before it listened.`);
+        throw new Error(`A gateway exited with ${code ?? signal} before it listened.`);
       }),
     ])) as [string];
     const gateway = { process: child, ...(JSON.parse(line) as { url: string; userToken: string }) };
@@ -101,9 +101,9 @@ export async function startMoneyWorld(options: ConnectOptions | null): Promise<M
       const { session_token: token } = await createGatewayClient({ baseUrl: url }).admin.login(administrator);
       return createGatewayClient({ baseUrl: url, token });
     },
-    check(isKept, promise) {
-      console.log(`${isKept ? 'ok    ' : 'BROKEN'} ${promise}`);
-      if (!isKept) failures.push(promise);
+    check(isKept, guarantee) {
+      console.log(`${isKept ? 'ok    ' : 'BROKEN'} ${guarantee}`);
+      if (!isKept) failures.push(guarantee);
     },
     async close() {
       for (const gateway of processes) await stopGateway(gateway, 'SIGKILL');
@@ -182,7 +182,9 @@ export interface SpeechResult {
   requestId: string;
 }
 
-/** Speech of this many credits; status 0 without a response. */
+/**
+ * Requests speech that costs this many credits; resolves with status 0 when there is no response.
+ */
 export async function speak(url: string, token: string, credits: number): Promise<SpeechResult> {
   try {
     const answer = await fetch(`${url}/v1/ai/tts`, {
@@ -209,7 +211,7 @@ export interface CompleteAnswer {
   outputTokens: number;
 }
 
-/** One chat; its complete response, or null when the response is incomplete. */
+/** Makes one chat call; resolves with its usage, or with null when the response is incomplete. */
 export async function chat(
   url: string,
   token: string,
@@ -269,10 +271,12 @@ export async function readBooks({ sql }: Database, userId: string): Promise<Book
   };
 }
 
-/** The ledger is consistent, no call was recorded twice, and no balance is below zero. */
+/**
+ * Checks that the ledger is consistent, that no call was recorded twice and no balance is negative.
+ */
 export async function checkLedger(world: MoneyWorld, database: Database): Promise<void> {
   const verdict = await verifyLedger(creditsStore(database), retentionDays);
-  world.check(verdict.ok, `the ledger agrees with itself ${JSON.stringify(verdict.faults.slice(0, 3))}`);
+  world.check(verdict.ok, `the ledger is consistent ${JSON.stringify(verdict.faults.slice(0, 3))}`);
   const [row] = await database.sql<{ doubles: bigint; negative: bigint; sum: bigint }[]>`
     select (select count(*) from (
         select 1 from gateway.usage_records where user_id is not null

@@ -1,11 +1,15 @@
-// Charges over HTTP: gateways as processes, with a scripted provider. First the matrix: a balance
-// of 1, 100 and 500 credits, calls whose price of 1 or 10 is known beforehand (speech by the
-// character), 50 to 1,000 at once over 1, 2 and 3 gateways: exactly floor(credits / price) succeed,
-// the rest are 402. Then the storm: a gateway killed every 150 to 550 ms, and the database stopped
-// at random without a shutdown, under whole and streamed chats whose tokens the provider counts. A
-// complete answer at a client is recorded as completed and charged as the provider counted it; no
-// call is charged twice; output that the provider did not produce is free; no credits stay held.
-// Exits 1 on a broken promise. Faults one by one: money-faults.ts.
+// Charges over HTTP, with gateway processes and a scripted provider.
+//
+// First the matrix: balances of 1, 100 and 500 credits, calls with a known price of 1 or 10
+// (speech, which is charged by the character), 50 to 1,000 of them at once on 1, 2 and 3 gateways.
+// Exactly floor(credits / price) calls must succeed, and all others get 402.
+//
+// Then the storm: chats with and without streaming, whose tokens the provider counts, while a
+// gateway is killed every 150 to 550 ms and the database is stopped at random without a shutdown. A
+// complete answer must be recorded as completed and charged as the provider counted it, no call may
+// be charged twice or for output that the provider did not produce, and no credits may stay held.
+//
+// Exits 1 when a check fails. money-faults.ts tests faults one at a time.
 //
 //   node test/fault-injection/money.ts [SEED] [KILLS=40] [STOPS=5]
 //   FAULTS_ENGINE=embedded node test/fault-injection/money.ts [SEED] [KILLS=40]
@@ -31,7 +35,7 @@ const isEmbedded = process.env['FAULTS_ENGINE'] === 'embedded';
 const [seed = Math.floor(Math.random() * 2 ** 31), kills = 40, stops = 5] = process.argv.slice(2).map(Number);
 const random = seededRandom(seed);
 const startingCredits = 1_000_000_000;
-/** The scripted provider counts as many for every chat. */
+/** The scripted provider counts this many input tokens for every chat. */
 const inputTokensOfChat = 10;
 console.log(`seed ${seed}, ${isEmbedded ? 'the embedded database' : 'PostgreSQL'}`);
 
@@ -39,7 +43,7 @@ const server: PostgresServer | null = isEmbedded ? null : await startServer();
 const world = await startMoneyWorld(server === null ? null : { url: server.url });
 const { provider, check, startGateway } = world;
 
-/** Calls at once against one balance: exactly the calls that it can pay succeed. */
+/** Makes concurrent calls on one balance; exactly the calls that it can pay must succeed. */
 async function checkMatrixCell(
   gateways: readonly GatewayProcess[],
   admin: GatewayClient,
@@ -74,8 +78,8 @@ async function checkMatrixCell(
   );
 }
 
-/** Chats from twenty clients until the signal; returns their complete answers. */
-async function load(
+/** Lets twenty clients chat until the signal; returns their complete answers. */
+async function runClients(
   gateways: readonly GatewayProcess[],
   tokens: readonly string[],
   end: AbortSignal,
@@ -98,7 +102,7 @@ async function load(
 
 async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Promise<CompleteAnswer[]> {
   const end = new AbortController();
-  const loadResult = load(gateways, tokens, end.signal);
+  const clients = runClients(gateways, tokens, end.signal);
   const stopAt = new Set(
     Array.from({ length: server === null ? 0 : stops }, (_, n) =>
       Math.floor(((n + 1) * kills) / (stops + 1)),
@@ -106,7 +110,8 @@ async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Pro
   );
   for (let round = 0; round < kills; round += 1) {
     await sleep(150 + random() * 400);
-    // Let a lone gateway open its data, so that the kill hits it at work.
+    // Give the only gateway time to open its database: the kill must interrupt its work, not its
+    // start.
     if (isEmbedded) await sleep(300);
     if (server !== null && stopAt.has(round)) {
       await server.crash();
@@ -116,14 +121,14 @@ async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Pro
     const gatewayIndex = Math.floor(random() * gateways.length);
     await stopGateway(gateways[gatewayIndex] as GatewayProcess, 'SIGKILL');
     const newGateway = startGateway();
-    // The others go on while it starts; a lone one is waited for.
+    // While the new gateway starts, its clients use another gateway, if there is one.
     const otherGateway = gateways.find((_, index) => index !== gatewayIndex);
     if (otherGateway !== undefined) gateways[gatewayIndex] = otherGateway;
     gateways[gatewayIndex] = await newGateway;
   }
   await sleep(1_000);
   end.abort();
-  return loadResult;
+  return clients;
 }
 
 async function verify(
@@ -160,7 +165,7 @@ async function verify(
   check(duplicates.length === 0, `${duplicates.length} calls charged twice`);
   check(
     Number(chargedCredits) <= producedCredits,
-    `${chargedCredits} credits charged for ${producedCredits} of the provider in ${chats.length} calls`,
+    `${chargedCredits} credits charged, ${producedCredits} produced by the provider in ${chats.length} calls`,
   );
   check(
     balance?.spent === chargedCredits,

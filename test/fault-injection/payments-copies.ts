@@ -1,6 +1,7 @@
-// Sends one webhook in 200 parallel copies to two gateways on one PostgreSQL, some with other ids:
-// it must be credited once, and every copy answered with 200. Then measures the duration of /health
-// beside a flood of bad signatures. Exits 1 when a limit is exceeded.
+// Sends 200 copies of one webhook event at once to two gateways on one PostgreSQL, some of them
+// under other ids: the payment must be credited once, and every copy answered with 200. Then
+// measures the latency of /health during a flood of bad signatures. Exits 1 when one of these
+// checks fails.
 //
 //  node test/fault-injection/payments-copies.ts [SEED] [COPIES=200] [ROUNDS=5]
 //  [FLOOD_PER_SECOND=500] [FLOOD_SECONDS=5]
@@ -84,7 +85,9 @@ async function startGateway(): Promise<{ gateway: Gateway; url: string }> {
   return { gateway, url };
 }
 
-/** Makes a payment and delivers its event in copies; a fifth of them have an id of their own. */
+/**
+ * Makes a payment and delivers copies of its event; about a fifth of them have an id of their own.
+ */
 async function deliverCopies(
   client: GatewayClient,
   urls: readonly string[],
@@ -114,7 +117,7 @@ async function deliverCopies(
   return { credits: sale.credits, paymentId: sale.paymentId, accepted, violations };
 }
 
-/** The flood of a sender without the secret, with the latency of /health beside it. */
+/** Floods the webhook with bad signatures, and measures the latency of /health at the same time. */
 async function floodWithBadSignatures(url: string): Promise<void> {
   const latencies: number[] = [];
   const deliveries: Promise<number>[] = [];

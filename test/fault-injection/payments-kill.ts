@@ -1,6 +1,6 @@
-// Sends webhooks while gateways are killed with SIGKILL and the database is unreachable at times:
-// no 200 before the event is durable, and an event that is redelivered until it is answered is
-// credited exactly once. Exits 1 otherwise.
+// Sends webhooks while gateways are killed with SIGKILL and the database is unreachable at times.
+// No event may be answered with 200 before it is durable, and an event that is redelivered until it
+// gets a 200 must be credited exactly once. Exits 1 otherwise.
 //
 //  node test/fault-injection/payments-kill.ts [SEED] [PAYMENTS=100] [FAULTS=30]
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -40,7 +40,7 @@ const gateways: GatewayProcess[] = [];
 const server = await startServer();
 const providers = await startProviderDoubles();
 const proxy = await startDatabaseProxy(server.url, random);
-// Another connection than those of the gateways, which sees committed rows only.
+// A connection past the proxy, outside of the gateways: it sees only committed rows.
 const watcher = await connect({ url: server.url }, { log: silentLog });
 let hasFaultsLeft = true;
 let checkoutCount = 0;
@@ -121,6 +121,7 @@ async function buy(): Promise<void> {
   }
 }
 
+/** Interrupted checkouts would count towards the twenty pending payments that a user may have. */
 async function failInterruptedCheckouts(): Promise<void> {
   await watcher.sql`
     update gateway.payments_orders set failed_at = now()
@@ -143,7 +144,7 @@ async function deliverUntilStored(sale: Sale): Promise<void> {
   failures.push(`${sale.paymentId} was answered with 200 and is not credited`);
 }
 
-/** Delivers each event once more, as a provider does that got no answer. */
+/** Delivers each event once more, as a provider does when it has received no answer. */
 async function redeliverAll(): Promise<void> {
   for (const sale of sales) {
     const { outcome } = await deliver(pickGateway().url, sale, providers);

@@ -1,4 +1,4 @@
-// Seeded random numbers for the fault runs: a failing run is repeated with its seed.
+// Seeded random numbers for the fault runs, so that a failing run can be repeated with its seed.
 
 /** Numbers from 0 up to 1 (Lehmer generator), the same for the same seed. */
 export function seededRandom(seed: number): () => number {
@@ -10,7 +10,8 @@ export function seededRandom(seed: number): () => number {
 export function readSeed(): number {
   const seedArgument = process.argv.slice(2).find((argument) => !argument.startsWith('--'));
   const seed = Number(seedArgument ?? (Date.now() % 1_000_000) + 1);
-  if (!Number.isSafeInteger(seed) || seed < 1) throw new Error('The seed is a whole number from 1 on.');
+  if (!Number.isSafeInteger(seed) || seed < 1)
+    throw new Error('The seed must be a whole number of at least 1.');
   console.log(`seed ${seed}`);
   return seed;
 }

@@ -1,6 +1,6 @@
-// A steady load for upgrades and restarts: plain requests and streams over kept-alive connections,
-// with a count of each outcome. An answer other than 200 and a broken connection are failures; a
-// stream without its end is cut.
+// A steady load for tests of upgrades and restarts: plain requests and streams over kept-alive
+// connections. Counts the outcomes: an answer other than 200 and a broken connection are failures,
+// and a stream without `[DONE]` was cut.
 import { Agent, request } from 'node:http';
 
 export interface LoadOptions {
@@ -62,7 +62,7 @@ export function startLoad({
     tally.longestMs = Math.max(tally.longestMs, performance.now() - startedMs);
   }
 
-  async function stream(): Promise<void> {
+  async function sendStream(): Promise<void> {
     tally.requests += 1;
     tally.streams += 1;
     const body = JSON.stringify({
@@ -99,7 +99,7 @@ export function startLoad({
 
   const workers = [
     ...Array.from({ length: plainWorkers }, () => work(sendPlain)),
-    ...Array.from({ length: streamWorkers }, () => work(stream)),
+    ...Array.from({ length: streamWorkers }, () => work(sendStream)),
   ];
   return {
     tally,

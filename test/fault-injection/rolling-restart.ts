@@ -52,8 +52,8 @@ async function startGateway(databaseUrl: string): Promise<Backend> {
 }
 
 /**
- * A TCP proxy that polls each gateway's readiness ten times a second, as a load balancer does, and
- * sends new connections to ready ones.
+ * A TCP proxy that polls the readiness of each gateway ten times a second, as a load balancer does,
+ * and sends new connections to ready gateways.
  */
 async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: string; close(): void }> {
   const sockets = new Set<Socket>();
@@ -75,12 +75,12 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
     () => backends.forEach((backend) => backend && checkReadiness(backend)),
     100,
   );
-  const reach = (client: Socket, attempts: number): void => {
+  const connectToReady = (client: Socket, attempts: number): void => {
     const readyBackends = backends.filter((backend) => backend?.isReady);
     const backend = readyBackends[turn++ % Math.max(1, readyBackends.length)];
     if (backend === undefined) {
       if (attempts === 0) client.destroy();
-      else setTimeout(reach, 50, client, attempts - 1);
+      else setTimeout(connectToReady, 50, client, attempts - 1);
       return;
     }
     const { port, hostname } = new URL(backend.url);
@@ -91,9 +91,9 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
       client.pipe(upstream).pipe(client);
     });
     upstream.once('error', () => {
-      // A refused connection: no server has read the request, so it may go to another.
+      // The connection was refused, so no gateway has read the request: try another gateway.
       if (isConnected || attempts === 0) client.destroy();
-      else reach(client, attempts - 1);
+      else connectToReady(client, attempts - 1);
     });
     client.once('error', () => upstream.destroy());
     client.once('close', () => upstream.destroy());
@@ -101,7 +101,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   const server = createServer((client) => {
     sockets.add(client);
     client.once('close', () => sockets.delete(client));
-    reach(client, 100);
+    connectToReady(client, 100);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -138,7 +138,7 @@ try {
     plainWorkers: Number(values.plain),
     streamWorkers: Number(values.streams),
   });
-  // The load runs before the first restart.
+  // Let the load run for a while before the first restart.
   await sleep(1_000);
   let restarts = 0;
   for (let round = 0; round < Number(values.rounds); round += 1) {
@@ -147,7 +147,7 @@ try {
       if (!oldBackend) continue;
       oldBackend.process.kill('SIGTERM');
       const [code] = (await once(oldBackend.process, 'exit')) as [number | null];
-      if (code !== 0) load.tally.failures.push(`a gateway ended with ${code}`);
+      if (code !== 0) load.tally.failures.push(`a gateway exited with ${code}`);
       const next = await startGateway(database.url);
       backends[index] = next;
       await waitForReady(next);

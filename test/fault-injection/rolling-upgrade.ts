@@ -1,5 +1,5 @@
-// A deployed City upgraded under load, several times over, on the embedded database and on
-// PostgreSQL. Prints the tally of each and exits 1 when a request failed or a stream was cut.
+// Upgrades a deployed City several times under load, on the embedded database and on PostgreSQL.
+// Prints the tally of each and exits 1 when a request failed or a stream was cut.
 //
 //   node test/fault-injection/rolling-upgrade.ts [--rounds 2] [--plain 8] [--streams 8]
 //   [--engine embedded|postgres]
@@ -42,7 +42,7 @@ async function upgrade(engine: 'embedded' | 'postgres'): Promise<void> {
       streamWorkers: Number(values.streams),
     });
     const version = await deployRounds(env, directory);
-    // The streams that began before the last upgrade end under the load.
+    // Give the streams that began before the last upgrade time to end.
     await sleep(3_000);
     const { requests, streams, failures, cutStreams, longestMs } = await load.stop();
     hasFailed ||= failures.length > 0 || cutStreams > 0;
@@ -90,11 +90,12 @@ async function townhall(env: NodeJS.ProcessEnv, cwd: string, ...words: string[])
   child.stdout.on('data', (piece: Buffer) => (output += piece.toString('utf8')));
   child.stderr.on('data', (piece: Buffer) => (errorOutput += piece.toString('utf8')));
   const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
-  if (code !== 0) throw new Error(`townhall ${words.join(' ')} ended with ${code}:\n${errorOutput}${output}`);
+  if (code !== 0)
+    throw new Error(`townhall ${words.join(' ')} exited with ${code}:\n${errorOutput}${output}`);
   return output.trim().split('\n').at(-1) ?? '';
 }
 
-/** A token of a user in the Bureau of the project. */
+/** Issues a token for a user in the Bureau of the project. */
 async function issueToken(url: string): Promise<string> {
   const { session_token } = await createGatewayClient({ baseUrl: url }).admin.login(administrator);
   const admin = createGatewayClient({ baseUrl: url, token: session_token });

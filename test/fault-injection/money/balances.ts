@@ -17,7 +17,9 @@ import {
 import { closeProviderDoubles, deliver, sell, startProviderDoubles } from '../payments-world.ts';
 import type { ScenarioContext } from './scenario.ts';
 
-/** Sixty keys of one user with 300 credits call at once, over two gateways, each for ten. */
+/**
+ * Sixty keys of one user with 300 credits call two gateways at once; each call costs ten credits.
+ */
 export async function sixtyKeys({ world }: ScenarioContext): Promise<void> {
   const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
   const urls = [firstGateway.url, secondGateway.url];
@@ -37,7 +39,7 @@ export async function sixtyKeys({ world }: ScenarioContext): Promise<void> {
   await admin.credits.grantCredits({ user_id: userId, credits: 25, reason: 'for the storm' });
   const { status } = await speak(secondGateway.url, keys[6] as string, 25);
   world.check(status === 200, `25 more credits can be spent by any key on any gateway: ${status}`);
-  await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
+  await stopAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
 }
 
 /** An administrator deducts idle credits of allotments of two gateways. */
@@ -63,7 +65,7 @@ export async function deduction({ world }: ScenarioContext): Promise<void> {
     (await speak(secondGateway.url, token, 1)).status,
   ];
   world.check(statuses.join() === '402,200,402', `calls of 31, 30 and 1 on them: ${statuses.join()}`);
-  await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
+  await stopAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
 }
 
 /** A payment is refunded while a stream runs on its credits. */
@@ -98,22 +100,23 @@ export async function refund({ world }: ScenarioContext): Promise<void> {
         `${balance.held} held, ${balance.owed} owed; a call ${refusal.status}`,
     );
     const answer = await stream;
-    world.check(answer !== null, 'the stream ends whole');
+    world.check(answer !== null, 'the stream is complete');
     const price = (answer?.inputTokens ?? 0) + (answer?.outputTokens ?? 0);
     const isPaid = await waitUntil(async () => {
       const { owed: debt } = await client.credits.getBalance();
       return debt === price;
     }, 10_000);
     world.check(isPaid, `released credits paid the debt, except for the ${price} credits of the stream`);
-    await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
+    await stopAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
   } finally {
     await closeProviderDoubles(providers);
   }
 }
 
 /**
- * Lowers the cap of a key while two gateways have its allotments open. No operation does that
- * yet, so the statements are those that one would run: close, wait for idle credits, lower.
+ * Lowers the cap of a key while two gateways have allotments of it. No operation does that yet, so
+ * this runs the statements of a future operation: close the allotments, wait for their idle
+ * credits, lower the cap.
  */
 export async function loweredCap({ world }: ScenarioContext): Promise<void> {
   const [firstGateway, secondGateway] = [await world.startGateway(), await world.startGateway()];
@@ -145,13 +148,13 @@ export async function loweredCap({ world }: ScenarioContext): Promise<void> {
         `${JSON.stringify(countBy(statuses, (status) => status))}, ${expected} expected`,
     );
     const { posted } = await readBooks(database, userId);
-    await endAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted });
+    await stopAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted });
   } finally {
     await database.close();
   }
 }
 
-async function endAndCheck({
+async function stopAndCheck({
   world,
   gateways,
   userId,

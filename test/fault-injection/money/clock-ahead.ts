@@ -47,7 +47,7 @@ export async function clockAhead({ world, databaseUrl }: ScenarioContext): Promi
     world.check(
       richBooks.posted === 1_000_000n - richBooks.charged && poorBooks.posted === 400n - poorBooks.charged,
       `the balances lost the charges: ${richBooks.charged} and ${poorBooks.charged} ` +
-        `(a call of 390 beside the stream: ${status})`,
+        `(a call of 390 during the stream: ${status})`,
     );
     world.check(richBooks.held === 0n && poorBooks.held === 0n, 'nothing is held');
     console.log(`       ${refusals} chats were refused meanwhile`);
@@ -57,7 +57,10 @@ export async function clockAhead({ world, databaseUrl }: ScenarioContext): Promi
   }
 }
 
-/** Affects all sessions of the database: those of the gateways are terminated, so that they reconnect. */
+/**
+ * Shifts the clock for all sessions: ends the gateways' sessions, which reconnect with the new
+ * setting.
+ */
 async function setClock({ sql }: Database, name: string, interval: string): Promise<void> {
   await sql.unsafe(`alter database ${name} set townhall.clock_shift = '${interval}'`);
   await sql`
@@ -65,7 +68,10 @@ async function setClock({ sql }: Database, name: string, interval: string): Prom
     where datname = ${name} and pid <> pg_backend_pid()`;
 }
 
-/** Runs the round of a third gateway at this time. Returns the number of ended allotments. */
+/**
+ * Takes expired allotments back for this long, as a third gateway would. Returns the number of
+ * ended allotments.
+ */
 async function takeBackFor(database: Database, ms: number): Promise<number> {
   const store = sqlAllotmentStore(database);
   const untilMs = performance.now() + ms;

@@ -21,7 +21,7 @@ export async function journalErrors({ world }: ScenarioContext): Promise<void> {
   await failedSync.end();
   const isServing = async (): Promise<boolean> =>
     (await isReady()) && (await speak(gateway.url, token, 10)).status === 200;
-  world.check(await waitUntil(isServing, 15_000), 'after failed syncs calls are taken');
+  world.check(await waitUntil(isServing, 15_000), 'calls succeed again after failed syncs');
 
   const fullDisk = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC']);
   const isFailed = await waitUntil(async () => !(await isReady()), 8_000);
@@ -29,7 +29,7 @@ export async function journalErrors({ world }: ScenarioContext): Promise<void> {
   world.check(isFailed && refusal.status === 503, `on a full disk: a call ${refusal.status}, not ready`);
   await sleep(8_000);
   await fullDisk.end();
-  world.check(await waitUntil(isServing, 20_000), 'with room on the disk calls are taken again');
+  world.check(await waitUntil(isServing, 20_000), 'calls succeed again once the disk has room');
 
   end.abort();
   const { acknowledged, refusals } = await chats;
@@ -50,7 +50,9 @@ export async function journalErrors({ world }: ScenarioContext): Promise<void> {
   }
 }
 
-/** Errors in the syntax of strace, such as `fdatasync:error=EIO`, until the end. */
+/**
+ * Makes system calls fail, in the syntax of strace (`fdatasync:error=EIO`), until `end` is called.
+ */
 async function injectErrors(pid: number, errors: readonly string[]): Promise<{ end(): Promise<void> }> {
   const calls = errors.map((error) => error.split(':')[0]).join();
   const options = ['-f', '-q', '-o', '/dev/null', '-p', String(pid), '-e', `trace=${calls}`];

@@ -1,5 +1,5 @@
-// Two gateways, each behind a proxy that drops responses of the database after the statements
-// have run. No charge is doubled or lost, and the rest of a small balance can be spent.
+// Two gateways reach the database through proxies that drop responses after the statements have
+// run. No charge may be doubled or lost, and the rest of a small balance must be spendable.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startDatabaseProxy } from '../database-proxy.ts';
 import {

@@ -1,6 +1,6 @@
-// A gateway's machine is lost with its journal, which has charges that the database never
-// received. Its credits are released after a minute. A later replay of the journal charges them once,
-// and another one has no effect after retention has dropped the usage records.
+// A gateway's machine is lost with its journal, which has charges that the database never received.
+// Its credits are released after a minute. A later replay of the journal charges the calls once,
+// and a second replay has no effect, even after retention has dropped the usage records.
 import { cp, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,5 +1,6 @@
-// One gateway is stopped for 90 s between reservation and request, and one in the middle of a stream. Their
-// leases expire, another gateway takes their allotments back and spends the credits; then they continue.
+// One gateway is paused for 90 s between a reservation and its request, and another gateway in the
+// middle of a stream. Their leases expire, and a third gateway takes their allotments back and
+// spends the credits. Then the two gateways continue.
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../../src/kernel/data/database.ts';
 import {
@@ -19,8 +20,9 @@ import {
 import { startDatabaseProxy } from '../database-proxy.ts';
 import type { ScenarioContext } from './scenario.ts';
 
-// Take-backs run every minute of a gateway's life, the first with an uninterrupted
-// connection of a minute at 120 s; a lease can be taken back 60 s after its last renewal.
+// A gateway takes expired allotments back once a minute, and only after it has had contact with the
+// database for a minute, so at 120 s for the first time. An allotment can be taken back 60 s after
+// the last renewal of its lease.
 const stopAtMs = 45_000;
 const stopMs = 90_000;
 

@@ -1,5 +1,4 @@
-// The environment of each fault: a database of its own on the PostgreSQL of the run, and
-// gateways on it.
+// Runs one scenario with a database of its own, on the run's PostgreSQL server.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect } from '../../../src/kernel/data/database.ts';
@@ -14,7 +13,7 @@ export interface ScenarioContext {
 
 export type Scenario = (context: ScenarioContext) => Promise<void>;
 
-/** Runs the scenario in a new database of the server. Returns the violated promises. */
+/** Runs the scenario in a new database of the server. Returns the guarantees that were not kept. */
 export async function runScenario(
   serverUrl: string,
   scenario: Scenario,
@@ -39,7 +38,7 @@ export async function runScenario(
   return world.failures;
 }
 
-/** Chats of one user from several clients until the signal; returns their complete responses. */
+/** Lets several clients of one user chat until the signal; returns their complete answers. */
 export async function chatUntil(
   end: AbortSignal,
   { urls, token, clients }: { urls: readonly string[]; token: string; clients: number },
@@ -63,7 +62,7 @@ export async function chatUntil(
   return { acknowledged, refusals };
 }
 
-/** Each complete response is recorded once, at the price of its usage. */
+/** Checks that each complete answer is recorded once, at the price of its usage. */
 export function checkAcknowledged(
   world: MoneyWorld,
   acknowledged: readonly CompleteAnswer[],
