@@ -13,7 +13,7 @@ export interface EndpointBreakers {
 /** What the choice depends on in a call. */
 export interface SelectionCall {
   model: CatalogModel;
-  /** Whether no fallback follows: the call then waits even for a backend that cools down. */
+  /** Whether no fallback follows. Such a call may wait longer and use a backend that cools down. */
   isLast: boolean;
   /** The hash of the call's session; called only where there are several keys or endpoints. */
   session?: (() => number | undefined) | undefined;

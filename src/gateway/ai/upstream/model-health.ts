@@ -55,7 +55,7 @@ export interface BreakerChannel {
 
 export interface ModelHealthOptions {
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
-  /** The keys and endpoints of the providers, which the upstream client uses too. */
+  /** The keys and endpoints of the providers, shared with the code that sends the calls. */
   backends?: Backends;
   watch?: WatchAttempt | undefined;
   random?: () => number;
