@@ -42,8 +42,14 @@ async function checkCell(
   const userId = await makeUser(ledger, credits);
   const shares = split(calls, runs.length);
   const results = await Promise.all(
-    runs.map((run, n) =>
-      run({ userIds: [userId], calls: shares[n] ?? 0, bound: price, price, slowMs: random() < 0.5 ? 0 : 30 }),
+    runs.map((run, index) =>
+      run({
+        userIds: [userId],
+        calls: shares[index] ?? 0,
+        bound: price,
+        price,
+        slowMs: random() < 0.5 ? 0 : 30,
+      }),
     ),
   );
   const grantedCount = sum(results.map((result) => result.granted));
@@ -203,7 +209,10 @@ async function runInWorker(child: ChildProcess, task: Task): Promise<TaskResult>
 }
 
 function split(total: number, parts: number): number[] {
-  return Array.from({ length: parts }, (_, n) => Math.floor(total / parts) + (n < total % parts ? 1 : 0));
+  return Array.from(
+    { length: parts },
+    (_, index) => Math.floor(total / parts) + (index < total % parts ? 1 : 0),
+  );
 }
 
 function sum(values: readonly number[]): number {

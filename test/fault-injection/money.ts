@@ -56,8 +56,8 @@ async function checkMatrixCell(
     credits,
   );
   const answers = await Promise.all(
-    Array.from({ length: calls }, (_, n) =>
-      speak((gateways[n % gateways.length] as GatewayProcess).url, token, price),
+    Array.from({ length: calls }, (_, index) =>
+      speak((gateways[index % gateways.length] as GatewayProcess).url, token, price),
     ),
   );
   const counts = countBy(answers, ({ status, code }) => `${status} ${code}`.trim());
@@ -104,8 +104,8 @@ async function storm(gateways: GatewayProcess[], tokens: readonly string[]): Pro
   const end = new AbortController();
   const clients = runClients(gateways, tokens, end.signal);
   const stopAt = new Set(
-    Array.from({ length: server === null ? 0 : stops }, (_, n) =>
-      Math.floor(((n + 1) * kills) / (stops + 1)),
+    Array.from({ length: server === null ? 0 : stops }, (_, index) =>
+      Math.floor(((index + 1) * kills) / (stops + 1)),
     ),
   );
   for (let round = 0; round < kills; round += 1) {
@@ -200,7 +200,7 @@ try {
           await checkMatrixCell(gateways, admin, { credits, price, calls });
   }
   const customers = await Promise.all(
-    Array.from({ length: 10 }, (_, n) => makeCustomer(admin, `storm-${n}`, startingCredits)),
+    Array.from({ length: 10 }, (_, index) => makeCustomer(admin, `storm-${index}`, startingCredits)),
   );
   const tokens = customers.map(({ token }) => token);
   provider.reset();

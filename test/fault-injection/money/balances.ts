@@ -27,9 +27,10 @@ export async function sixtyKeys({ world }: ScenarioContext): Promise<void> {
   const { userId, token } = await makeCustomer(admin, 'keys', 300);
   const user = createGatewayClient({ baseUrl: firstGateway.url, token });
   const keys: string[] = [];
-  for (let n = 0; n < 60; n += 1) keys.push((await user.accounts.createKey({ name: `key ${n}` })).user_token);
+  for (let index = 0; index < 60; index += 1)
+    keys.push((await user.accounts.createKey({ name: `key ${index}` })).user_token);
   const statuses = await Promise.all(
-    keys.map(async (key, n) => (await speak(urls[n % 2] as string, key, 10)).status),
+    keys.map(async (key, index) => (await speak(urls[index % 2] as string, key, 10)).status),
   );
   const counts = countBy(statuses, (status) => status);
   world.check(
@@ -137,7 +138,7 @@ export async function loweredCap({ world }: ScenarioContext): Promise<void> {
     const statuses = await Promise.all(
       Array.from(
         { length: 100 },
-        async (_, n) => (await speak(urls[n % 2] as string, key.user_token, 10)).status,
+        async (_, index) => (await speak(urls[index % 2] as string, key.user_token, 10)).status,
       ),
     );
     const successes = statuses.filter((status) => status === 200).length;

@@ -18,8 +18,8 @@ export async function clockAhead({ world, databaseUrl }: ScenarioContext): Promi
   try {
     const end = new AbortController();
     const chats = chatUntil(end.signal, { urls, token: richCustomer.token, clients: 6 });
-    const streams = [richCustomer, richCustomer, poorCustomer].map(({ token }, n) =>
-      chat(urls[n % 2] as string, token, { model: 'acme/slow-40', stream: true }).catch(() => null),
+    const streams = [richCustomer, richCustomer, poorCustomer].map(({ token }, index) =>
+      chat(urls[index % 2] as string, token, { model: 'acme/slow-40', stream: true }).catch(() => null),
     );
     await sleep(1_500);
     await setClock(database, name, '120 seconds');

@@ -30,9 +30,9 @@ export async function lostAnswers({ world, databaseUrl, random }: ScenarioContex
   for (const proxy of proxies) proxy.dropAnswers(lostShare);
   const end = new AbortController();
   const chats = chatUntil(end.signal, { urls, token: richCustomer.token, clients: 10 });
-  const speechCalls = Array.from({ length: 200 }, async (_, n) => {
+  const speechCalls = Array.from({ length: 200 }, async (_, index) => {
     await sleep(random() * 15_000);
-    return speak(urls[n % urls.length] as string, poorCustomer.token, 20);
+    return speak(urls[index % urls.length] as string, poorCustomer.token, 20);
   });
   const speeches = await Promise.all(speechCalls);
   end.abort();

@@ -16,11 +16,13 @@ import {
   speak,
   stopGateway,
   waitUntil,
+  type Books,
   type CompleteAnswer,
+  type MoneyWorld,
 } from '../money-world.ts';
 import { checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
-// See pauses.ts: the survivor's first take-back is at 120 s.
+// As pauses.ts explains, the survivor first takes allotments back 120 s after its start.
 const lossAtMs = 45_000;
 
 export async function lostJournal({ world, databaseUrl, random }: ScenarioContext): Promise<void> {
@@ -66,32 +68,47 @@ export async function lostJournal({ world, databaseUrl, random }: ScenarioContex
     await rename(`${journal}-lost`, journal);
     await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
     checkAcknowledged(world, richAnswers, await readBooks(database, richCustomer.userId));
-    const poorBooks = await readBooks(database, poorCustomer.userId);
-    world.check(
-      // Late charges do not reduce the survivor's own allotment: an eighth of the remaining credits.
-      poorBooks.posted >= 0n &&
-        poorBooks.posted <= 2n &&
-        poorBooks.charged === 1_000n - poorBooks.posted &&
-        poorAnswers.every(({ requestId }) => poorBooks.byRequest.get(requestId)?.length === 1),
-      `late charges take the rest of the poor user: ${poorBooks.posted} left, ${poorBooks.charged} charged`,
-    );
+    checkPoorBooks(world, poorAnswers, await readBooks(database, poorCustomer.userId));
     await checkLedger(world, database);
 
     await runRetention(database);
-    const booksBefore = await readBooks(database, richCustomer.userId);
     await cp(`${journal}-copy`, journal, { recursive: true });
-    await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
-    const booksAfter = await readBooks(database, richCustomer.userId);
-    world.check(
-      booksBefore.byRequest.size === 0 &&
-        booksAfter.posted === booksBefore.posted &&
-        booksAfter.byRequest.size === 0,
-      `replayed again after retention, the journal charges ${booksBefore.posted - booksAfter.posted}`,
-    );
+    await checkSecondReplay(world, database, { journal, userId: richCustomer.userId });
   } finally {
     await database.close();
     await proxy.close();
   }
+}
+
+function checkPoorBooks(
+  world: MoneyWorld,
+  answers: readonly CompleteAnswer[],
+  { posted, charged, byRequest }: Books,
+): void {
+  world.check(
+    // Late charges do not reduce the survivor's own allotment: an eighth of the remaining credits.
+    posted >= 0n &&
+      posted <= 2n &&
+      charged === 1_000n - posted &&
+      answers.every(({ requestId }) => byRequest.get(requestId)?.length === 1),
+    `late charges take the rest of the poor user: ${posted} left, ${charged} charged`,
+  );
+}
+
+async function checkSecondReplay(
+  world: MoneyWorld,
+  database: Database,
+  { journal, userId }: { journal: string; userId: string },
+): Promise<void> {
+  const booksBefore = await readBooks(database, userId);
+  await stopGateway(await world.startGateway({ journal }), 'SIGTERM');
+  const booksAfter = await readBooks(database, userId);
+  world.check(
+    booksBefore.byRequest.size === 0 &&
+      booksAfter.posted === booksBefore.posted &&
+      booksAfter.byRequest.size === 0,
+    `replayed again after retention, the journal charges ${booksBefore.posted - booksAfter.posted}`,
+  );
 }
 
 /** Runs the deletions of retention as if all rows were old. */
