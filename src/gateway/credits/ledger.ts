@@ -1,6 +1,6 @@
 // Holds and their settlements. A hold sets aside the maximum price of a call before
 // the request goes upstream; the settlement charges the actual price once. Holds
-// have a lease; maintenance recovers those whose lease has expired.
+// have a lease; maintenance recovers holds whose lease has expired.
 import type { Clock } from '../../kernel/clock.ts';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';

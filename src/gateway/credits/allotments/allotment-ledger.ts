@@ -239,8 +239,8 @@ export class AllotmentLedger {
   }
 
   /**
-   * Applies pending charges and gives all idle credits back, as far as the database
-   * is available; then closes the journal.
+   * Applies pending charges and gives all idle credits back if the database is available; then
+   * closes the journal.
    */
   async close(): Promise<void> {
     const { log, journal } = this.#options;

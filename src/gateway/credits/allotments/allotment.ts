@@ -1,6 +1,6 @@
 // One allotment in memory: credits that the database has set aside for a token in this process.
 // Invariant: the row's amount ≥ reserved + unapplied, as long as no charge exceeds its
-// reservation and what is idle.
+// reservation plus the idle credits.
 import { minBigInt } from '../../../kernel/bigint.ts';
 import { isLeaseValid, noLease, type Lease, type LeaseClock } from './lease.ts';
 import { SpendWindow } from './spend-window.ts';

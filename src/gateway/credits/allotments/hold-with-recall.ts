@@ -1,5 +1,5 @@
 // An exact hold in the database that may need idle credits of allotments: this
-// process gives its own back at once and recalls those of other gateways.
+// process gives its own idle credits back at once and recalls those of the other gateways.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { MakeId } from '../../../kernel/ids.ts';
 import type { Allotments } from './open-allotments.ts';

@@ -82,7 +82,8 @@ export class Leases {
   }
 
   /**
-   * Adopts allotments whose opening lost its response, and ends those that the pool has removed.
+   * Adopts the rows of allotments whose opening lost its response, and ends rows of allotments that
+   * the pool has removed.
    */
   async reconcile(): Promise<void> {
     const { store, pool, gatewayId } = this.#options;

@@ -28,7 +28,7 @@ export interface AllotmentRow {
 
 /**
  * The holder's counts. They are stored up to the row's amount: unapplied first, then
- * reserved. A later charge, or one that the holder did not yet count as applied,
+ * reserved. A later charge, or a charge that the holder did not yet count as applied,
  * lowers the stored `unapplied` by the allotment's part.
  */
 export interface AllotmentReport {
@@ -212,8 +212,9 @@ export interface AllotmentStore {
    */
   renew(gatewayId: string, reports: readonly AllotmentReport[], leaseMs: number): Promise<AllotmentRow[]>;
   /**
-   * Queues a ticket and flags the open allotments of other gateways that have an amount: those
-   * of the key alone when the account has `need` left, otherwise those of the whole account.
+   * Queues a ticket and flags the open allotments of other gateways that are not empty: only the
+   * allotments of the key when the account has `need` left, otherwise all allotments of the
+   * account.
    */
   recall(request: RecallRequest): Promise<void>;
   /** Stores reports of this gateway, and the number of the request that they answer, if any. */

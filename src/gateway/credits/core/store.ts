@@ -1,6 +1,6 @@
-// Queries on accounts, keys, holds and history of the ledger; allotments/sql-store.ts has those on
-// allotments and journals. Balances change only in database functions (see the migrations), so that
-// each change is one statement.
+// Queries on accounts, keys, holds and history of the ledger; allotments/sql-store.ts has the
+// queries on allotments and journals. Balances change only in database functions (see the
+// migrations), so that each change is one statement.
 import type { Database, Sql, Tx } from '../../../kernel/data/database.ts';
 import type { SettlementAnswer } from '../../../kernel/data/idempotency.ts';
 import type { UsageFacts } from '../../usage/index.ts';
@@ -345,8 +345,8 @@ async function withVerification<Result>(
   }
 }
 
-// An account's held credits are its holds and what its allotments have reserved or
-// not applied yet. Idle credits of an allotment are available, except to pay a debt.
+// The held credits of an account are its holds plus the reserved and unapplied credits of its
+// allotments. Idle credits of an allotment count as available, unless the account has a debt.
 function accountColumns(sql: Sql) {
   return sql`account_id as "accountId", bureau_id as "bureauId", posted, owed, created_at as "createdAt",
     held - (

@@ -1,6 +1,6 @@
-// Journals that only an operator applies or discards, in the folder `aside` of JOURNAL_PATH:
-// those of another generation of the ledger, and copies of damaged segments.
-// `townhall ledger journal` lists them.
+// The folder `aside` of JOURNAL_PATH: journals of another generation of the ledger, journals with
+// lines that the ledger refused, and copies of damaged segments. `townhall ledger journal` lists
+// them, and only an operator applies or discards them.
 import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
@@ -123,11 +123,11 @@ async function describeAside(directory: string, name: string): Promise<AsideJour
 }
 
 /**
- * Gives a journal that was put aside to the ledger of this generation, under a new id, which
- * it returns: the next replay of abandoned journals applies all of its lines. Lines whose
- * usage is already recorded charge nothing. Throws for an unknown name, for a copy of a
- * damaged segment (its readable lines are applied with their journal), and for a journal older
- * than the retention of usage records, since its charged calls could no longer be recognized.
+ * Gives a journal that was put aside to the ledger of this generation, under a new id, which it
+ * returns: the next replay of abandoned journals applies all of its lines. Lines whose usage is
+ * already recorded charge nothing. Throws for an unknown name, for a copy of a damaged segment (its
+ * readable lines are applied with their journal), and for a journal older than the retention of
+ * usage records, since the database may no longer know that its calls were charged.
  */
 export async function restoreFromAside(
   directory: string,

@@ -1,6 +1,6 @@
 // Interfaces of the journal of charges: an append-only log on the local disk, one
 // folder per gateway process. The last byte of a response waits for the journal's
-// fdatasync; the database gets the charge afterwards, by number, exactly once.
+// fdatasync. Afterwards the charge is applied to the database exactly once, by its number.
 import type { UsageFacts } from '../../usage/index.ts';
 import type { FreeCall, PaidCall } from '../core/ports.ts';
 

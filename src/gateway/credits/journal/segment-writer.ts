@@ -22,7 +22,7 @@ export interface SegmentWriterOptions {
   files: SegmentFiles;
   log: Log;
   clock: Pick<Clock, 'sleep' | 'monotonicMs'>;
-  /** The size of a segment, which is allocated at its creation. */
+  /** The size of a segment, which is allocated when the segment is created. */
   segmentBytes: number;
   /** Called with the first number of each new segment. */
   onSegment(firstSeq: number): void;
