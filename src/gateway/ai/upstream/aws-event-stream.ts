@@ -50,7 +50,7 @@ export async function* readConverseFrames(
       if (!(error instanceof Problem)) throw error;
       failure = error;
     }
-    // The caller still gets the whole frames before the failure.
+    // Deliver the complete frames that precede the failure first.
     if (frames.length > 0) yield frames;
     if (isEnded) return;
     if (failure !== undefined) throw failure;

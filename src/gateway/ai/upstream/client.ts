@@ -56,7 +56,7 @@ export interface UpstreamAnswer {
   body: AsyncIterable<Uint8Array>;
   /** The absolute URL of a redirect (`allowRedirect`). The body must not be read then. */
   redirectUrl?: string | undefined;
-  /** Removes keys and addresses from a text of the provider. */
+  /** Removes keys and addresses from a string of the provider. */
   redact(text: string): string;
   /** Ends the request; needed only if the body is not read. */
   abort(): void;
@@ -84,7 +84,7 @@ export interface UpstreamOptions {
   proxies: Proxies;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   log: Log;
-  /** Replaces live secrets in a text that callers see. */
+  /** Replaces live secrets in a string that callers see. */
   hide: (text: string) => string;
   /** The `traceparent` header for the current call; undefined while calls are not traced. */
   traceparent?: (() => string | undefined) | undefined;

@@ -1,4 +1,4 @@
-// Recognizes an event that differs from an earlier one in its text alone, as most
+// Recognizes an event that differs from an earlier event only in its text, as most
 // events of a stream do. Only the bytes around the text are compared, which costs a
 // fifth of parsing the event (docs/decisions/2026-11-22-processor-time.md).
 import { isUtf8 } from 'node:buffer';
@@ -94,7 +94,7 @@ export class EventPattern {
   }
 }
 
-/** The offset of the quote that ends a text without escapes; -1 for any other text. */
+/** The offset of the quote that ends a string without escapes; -1 for any other string. */
 function plainTextEnd(source: Buffer, start: number): number {
   let allBits = 0;
   for (let offset = start; offset < source.length; offset += 1) {

@@ -1,5 +1,5 @@
 // Reads the server-sent events of a provider as bytes: keeps the bytes of each event, finds its
-// members and texts, and fails a stream that ends without the end of its format.
+// members and texts, and fails a stream that closes before the end that its format requires.
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../../../kernel/problem.ts';
@@ -121,7 +121,7 @@ export async function* readProviderEvents(
       if (!(error instanceof Problem)) throw error;
       failure = error;
     }
-    // The caller still gets the whole events before the failure.
+    // Deliver the complete events that precede the failure first.
     if (events.length > 0) yield events;
     if (isEnded) return;
     if (failure !== undefined) throw failure;

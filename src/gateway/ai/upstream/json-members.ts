@@ -2,7 +2,7 @@
 // while every other byte stays unchanged. Checks only as much of the grammar as the offsets depend
 // on.
 
-/** A member and the offsets of its value without white space; `end` is exclusive. */
+/** A member and the offsets of its value, excluding surrounding white space; `end` is exclusive. */
 export interface Member {
   name: string;
   start: number;

@@ -19,7 +19,7 @@ export interface ErrorResponse {
   status: number;
   retryAfter: string | undefined;
   body: string;
-  /** Replaces known secrets in a text. */
+  /** Replaces known secrets in a string. */
   hide: (text: string) => string;
   now: Date;
 }
