@@ -261,13 +261,13 @@ export class BackendPool {
   ): void {
     const nowMs = this.#clock.monotonicMs();
     const secret = keyEnv === undefined ? undefined : this.#env.get(keyEnv);
-    const current = state.cooling;
-    const isNew = current === undefined || sentMs >= current.sinceMs;
+    const { cooling } = state;
+    const isNew = cooling === undefined || sentMs >= cooling.sinceMs;
     if (isNew) state.strikes += 1;
     const untilMs = nowMs + coolingMs(reason, state.strikes, failure);
     if (isNew) state.cooling = { reason, sinceMs: nowMs, untilMs, secret };
-    else if (untilMs > current.untilMs) state.cooling = { ...current, reason, untilMs, secret };
-    else state.cooling = { ...current, secret };
+    else if (untilMs > cooling.untilMs) state.cooling = { ...cooling, reason, untilMs, secret };
+    else state.cooling = { ...cooling, secret };
   }
 
   reports(): BackendReport[] {

@@ -345,8 +345,8 @@ function mediaTypeOf(header: string | string[] | undefined): string {
 
 // Parts below four characters stay, as they would match anywhere.
 function removeAll(text: string, parts: readonly (string | undefined)[]): string {
-  let result = text;
+  let redactedText = text;
   for (const part of parts)
-    if (part !== undefined && part.length >= 4) result = result.replaceAll(part, '[redacted]');
-  return result;
+    if (part !== undefined && part.length >= 4) redactedText = redactedText.replaceAll(part, '[redacted]');
+  return redactedText;
 }

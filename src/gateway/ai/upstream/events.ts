@@ -267,8 +267,9 @@ function readLines(bytes: Buffer): { lines: [number, number][]; isError: boolean
   for (let offset = 0; offset < bytes.length; offset += 1) {
     if (bytes[offset] !== lf && bytes[offset] !== cr) continue;
     if (startsWith(bytes, lineStart, offset, dataName)) {
-      const value = lineStart + dataName.length;
-      lines.push([bytes[value] === 0x20 ? value + 1 : value, offset]);
+      const valueStart = lineStart + dataName.length;
+      const hasSpace = bytes[valueStart] === 0x20;
+      lines.push([hasSpace ? valueStart + 1 : valueStart, offset]);
     } else if (startsWith(bytes, lineStart, offset, eventName)) {
       isError = bytes.toString('latin1', lineStart + eventName.length, offset).trim() === 'error';
     }

@@ -152,18 +152,18 @@ export function concatEdited(parts: readonly EditedBytes[]): Buffer {
     length += bytes.length;
     for (const { start, end, text } of edits) length += Buffer.byteLength(text, 'utf8') - (end - start);
   }
-  const result = Buffer.allocUnsafe(length);
+  const editedBytes = Buffer.allocUnsafe(length);
   let offset = 0;
   for (const { bytes, edits } of parts) {
     let copiedTo = 0;
     for (const edit of edits.length > 1 ? edits.toSorted((a, b) => a.start - b.start) : edits) {
-      offset += bytes.copy(result, offset, copiedTo, edit.start);
-      offset += result.write(edit.text, offset, 'utf8');
+      offset += bytes.copy(editedBytes, offset, copiedTo, edit.start);
+      offset += editedBytes.write(edit.text, offset, 'utf8');
       copiedTo = edit.end;
     }
-    offset += bytes.copy(result, offset, copiedTo);
+    offset += bytes.copy(editedBytes, offset, copiedTo);
   }
-  return result;
+  return editedBytes;
 }
 
 function skipSpace(bytes: Buffer, start: number, end: number): number {

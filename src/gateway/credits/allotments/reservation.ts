@@ -158,10 +158,11 @@ export class CallReservation implements Reservation {
 
   async #finish(charge: UnappliedCharge): Promise<{ charged: bigint }> {
     const { credits, seq } = charge.line;
-    const result = credits > charge.covered ? this.#context.readResult(charge) : undefined;
+    // The database decides what an account pays above the covered part.
+    const paidCredits = credits > charge.covered ? this.#context.readResult(charge) : undefined;
     // The usage line of a free call need not be synced: no credits are lost with it.
     if (credits > 0n) await this.#context.sync(seq);
-    return { charged: (await result) ?? charge.covered };
+    return { charged: (await paidCredits) ?? charge.covered };
   }
 }
 
