@@ -39,7 +39,7 @@ describe('allot', () => {
     expect(await world.account(userId)).toEqual({ posted: 100n, held: 50n, owed: 0n });
   });
 
-  test('enlarges by what is left of the wanted credits', async () => {
+  test('enlarges by fewer credits than wanted when no more are left', async () => {
     const userId = await world.user(100n);
     const { allotmentId } = await world.allot(userId, 30n);
     const result = await world.allot(userId, 10n, { allotmentId, version: 1, want: 500n });
