@@ -49,44 +49,13 @@ interface BatchQueue {
 const maximumBatch = 200;
 const pauseAfterOutageMs = 250;
 
-export function createWriteBatcher({
-  store,
-  clock,
-  leaseMs,
-  concurrentBatches,
-  onDatabaseAnswer,
-}: WriteBatcherOptions): WriteBatcher {
+export function createWriteBatcher(options: WriteBatcherOptions): WriteBatcher {
+  const { clock, concurrentBatches } = options;
   const queues = Array.from({ length: concurrentBatches }, (): BatchQueue => ({
     waiting: [],
     running: null,
     pausedUntilMs: 0,
   }));
-
-  async function runBatch(queue: BatchQueue, batch: readonly PendingOperation[]): Promise<void> {
-    try {
-      const verdicts = await applyBatch(store, batch, leaseMs);
-      onDatabaseAnswer();
-      for (const [index, pending] of batch.entries()) pending.resolve(verdicts[index] as Verdict);
-    } catch (error) {
-      if (isDatabaseUnavailable(error)) {
-        queue.pausedUntilMs = clock.monotonicMs() + pauseAfterOutageMs;
-        // Reject waiting operations too: each would run into the same timeout.
-        for (const pending of [...batch, ...queue.waiting.splice(0)]) pending.reject(error);
-      } else if (batch.length > 1) {
-        // One operation failed the batch. Run each alone, so that the others still succeed.
-        for (const pending of batch) await runBatch(queue, [pending]);
-      } else {
-        for (const pending of batch) pending.reject(error);
-      }
-    }
-  }
-
-  async function drain(queue: BatchQueue): Promise<void> {
-    // Operations of the same event loop turn join the batch.
-    await new Promise((resolve) => setImmediate(resolve));
-    while (queue.waiting.length > 0) await runBatch(queue, queue.waiting.splice(0, maximumBatch));
-    queue.running = null;
-  }
 
   return {
     run(operation, work) {
@@ -96,13 +65,44 @@ export function createWriteBatcher({
         return Promise.reject(databaseUnavailable('The database does not answer at the moment.'));
       return new Promise((resolve, reject) => {
         queue.waiting.push({ operation, work, resolve, reject });
-        queue.running ??= drain(queue);
+        queue.running ??= drain(options, queue);
       });
     },
     async waitForIdle() {
       for (const queue of queues) while (queue.running !== null) await queue.running;
     },
   };
+}
+
+async function drain(options: WriteBatcherOptions, queue: BatchQueue): Promise<void> {
+  // Operations of the same event loop turn join the batch.
+  await new Promise((resolve) => setImmediate(resolve));
+  while (queue.waiting.length > 0) await runBatch(options, queue, queue.waiting.splice(0, maximumBatch));
+  queue.running = null;
+}
+
+async function runBatch(
+  options: WriteBatcherOptions,
+  queue: BatchQueue,
+  batch: readonly PendingOperation[],
+): Promise<void> {
+  const { store, clock, leaseMs, onDatabaseAnswer } = options;
+  try {
+    const verdicts = await applyBatch(store, batch, leaseMs);
+    onDatabaseAnswer();
+    for (const [index, pending] of batch.entries()) pending.resolve(verdicts[index] as Verdict);
+  } catch (error) {
+    if (isDatabaseUnavailable(error)) {
+      queue.pausedUntilMs = clock.monotonicMs() + pauseAfterOutageMs;
+      // Reject waiting operations too: each would run into the same timeout.
+      for (const pending of [...batch, ...queue.waiting.splice(0)]) pending.reject(error);
+    } else if (batch.length > 1) {
+      // One operation failed the batch. Run each operation alone, so that the others still succeed.
+      for (const pending of batch) await runBatch(options, queue, [pending]);
+    } else {
+      for (const pending of batch) pending.reject(error);
+    }
+  }
 }
 
 async function applyBatch(
