@@ -104,50 +104,21 @@ export function maxEventBytesFor(rule: EndRule, { modalities }: { modalities: re
   return rule === 'responses' || modalities.includes('image') ? maxAnswerBytes : maxEventBytes;
 }
 
+interface Transport {
+  options: UpstreamOptions;
+  dispatchers: ReturnType<typeof createDispatchers>;
+  targets: ReturnType<typeof createTargets>;
+}
+
 export function createUpstream(options: UpstreamOptions): Upstream {
-  const { timeouts, clock, log, hide } = options;
+  const { clock, log, hide } = options;
   const dispatchers = createDispatchers(options);
+  const transport: Transport = { options, dispatchers, targets: createTargets() };
   const usageRequests = createUsageRequests({ clock, log });
-  const targets = createTargets();
-
-  async function sendOnce(request: UpstreamRequest): Promise<UpstreamAnswer> {
-    request.signal.throwIfAborted();
-    const target = targets.of(request.url);
-    const response = new ProviderResponse();
-    const deadlines = new Deadlines(request, timeouts, response);
-    try {
-      const loadedDispatchers = await dispatchers.load();
-      const credentials = await createCredentialHeaders(request, response);
-      dispatch(loadedDispatchers, {
-        request,
-        target,
-        response,
-        credentials,
-        traceparent: options.traceparent,
-      });
-      await response.head();
-      if (response.statusCode === 401 || response.statusCode === 403) request.authorizer?.discard?.();
-      const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
-      if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299))
-        throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
-      return {
-        mediaType: mediaTypeOf(response.headers['content-type']),
-        body: new ResponseBody(response, deadlines, (error) => logFailure(error, request, options)),
-        abort: () => deadlines.abort(new Error('The answer was not read.')),
-        redact: (text) => redactText(text, secretsHider(request, hide)),
-        redirectUrl: redirect === undefined ? undefined : new URL(redirect, request.url).href,
-      };
-    } catch (error) {
-      deadlines.release();
-      const problem = toTransportProblem(error, response, 'before');
-      logFailure(problem, request, options);
-      throw problem;
-    }
-  }
-
+  const send = (request: UpstreamRequest) => sendOnce(transport, request);
   return {
     send: (request) =>
-      request.bodyWithoutUsage === undefined ? sendOnce(request) : usageRequests.send(request, sendOnce),
+      request.bodyWithoutUsage === undefined ? send(request) : usageRequests.send(request, send),
     toProblem: (request, { status, message, code }) =>
       problemOfErrorResponse({
         status,
@@ -158,6 +129,39 @@ export function createUpstream(options: UpstreamOptions): Upstream {
       }),
     close: dispatchers.close,
   };
+}
+
+async function sendOnce(
+  { options, dispatchers, targets }: Transport,
+  request: UpstreamRequest,
+): Promise<UpstreamAnswer> {
+  const { timeouts, clock, hide, traceparent } = options;
+  request.signal.throwIfAborted();
+  const target = targets.of(request.url);
+  const response = new ProviderResponse();
+  const deadlines = new Deadlines(request, timeouts, response);
+  try {
+    const loadedDispatchers = await dispatchers.load();
+    const credentials = await createCredentialHeaders(request, response);
+    dispatch(loadedDispatchers, { request, target, response, credentials, traceparent });
+    await response.head();
+    if (response.statusCode === 401 || response.statusCode === 403) request.authorizer?.discard?.();
+    const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
+    if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299))
+      throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
+    return {
+      mediaType: mediaTypeOf(response.headers['content-type']),
+      body: new ResponseBody(response, deadlines, (error) => logFailure(error, request, options)),
+      abort: () => deadlines.abort(new Error('The answer was not read.')),
+      redact: (text) => redactText(text, secretsHider(request, hide)),
+      redirectUrl: redirect === undefined ? undefined : new URL(redirect, request.url).href,
+    };
+  } catch (error) {
+    deadlines.release();
+    const problem = toTransportProblem(error, response, 'before');
+    logFailure(problem, request, options);
+    throw problem;
+  }
 }
 
 interface OutgoingRequest {
