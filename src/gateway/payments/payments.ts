@@ -77,15 +77,7 @@ export function payments(options: PaymentsOptions): Payments {
         return { status: 200, body: { items } };
       },
       'payments.createCheckout': createCheckoutHandler({ store, methods, bureaus, log }),
-      'payments.listPayments': async (call) => {
-        const { cursor } = call.query;
-        const before = cursor === undefined ? null : decodeCursor(cursor, isCursorText);
-        const limit = pageLimit(call.query);
-        const scope = scopeOf(call.identity, call.query);
-        const rows = await store.list({ ...scope, before, count: limit + 1 });
-        const { items, next_cursor } = pageOf(rows, limit, ({ paymentId }) => paymentId);
-        return { status: 200, body: { items: items.map(serializePayment), next_cursor } };
-      },
+      'payments.listPayments': createListPayments(store),
       'payments.getPayment': async (call) => {
         const order = requireVisible(await store.find(call.query.payment_id), call.identity);
         return { status: 200, body: serializePayment(order) };
@@ -103,6 +95,18 @@ export function payments(options: PaymentsOptions): Payments {
     },
     poll: () => reconciler.poll(),
     close: () => reconciler.close(),
+  };
+}
+
+function createListPayments(
+  store: Pick<PaymentsStore, 'list'>,
+): Payments['handlers']['payments.listPayments'] {
+  return async ({ identity, query }) => {
+    const before = query.cursor === undefined ? null : decodeCursor(query.cursor, isCursorText);
+    const limit = pageLimit(query);
+    const orders = await store.list({ ...scopeOf(identity, query), before, count: limit + 1 });
+    const { items, next_cursor } = pageOf(orders, limit, ({ paymentId }) => paymentId);
+    return { status: 200, body: { items: items.map(serializePayment), next_cursor } };
   };
 }
 

@@ -65,17 +65,10 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       return computeTariff({ currency, units, creditsPerUnit, pieceAmount, maxAmount, ...bounds });
     },
     async createCheckout({ paymentId, amount, successUrl }) {
-      const product = await currentProduct();
-      if (product === null || amount % product.amount !== 0n)
-        throw new Problem(
-          'upstream_failed',
-          'upstream_failed',
-          'Creem cannot sell this amount at the moment.',
-        );
       return createCheckout(request, {
         product_id: setting('CREEM_PRODUCT_ID'),
         request_id: paymentId,
-        units: Number(amount / product.amount),
+        units: countPieces(amount, await currentProduct()),
         success_url: successUrl,
         metadata: { payment_id: paymentId },
       });
@@ -96,6 +89,12 @@ export function creemProvider({ env, fetch, clock, log, timeoutMs = 15_000 }: Cr
       return readEvent(event, asRecord(event['object']));
     },
   };
+}
+
+/** Throws 502 unless the product can be sold and the amount buys whole pieces of it. */
+function countPieces(amount: bigint, product: Product | null): number {
+  if (product !== null && amount % product.amount === 0n) return Number(amount / product.amount);
+  throw new Problem('upstream_failed', 'upstream_failed', 'Creem cannot sell this amount at the moment.');
 }
 
 async function createCheckout(request: CreemRequest, body: object): Promise<Checkout> {
