@@ -1,4 +1,4 @@
-// Handlers of responses in the background: start, read, join and cancel.
+// Handlers of background responses: start, read, join and cancel one.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { ResponseAnswer, ResponseEvent } from '../../../contract/gateway/types.gen.ts';
 import { pause } from '../../../kernel/async.ts';
@@ -61,11 +61,11 @@ export async function createInBackground(
 
 interface ResponseRead {
   responseId: string;
-  /** Reads the events after this one instead of the response. */
+  /** Reads the events after this sequence number; undefined reads the response itself. */
   afterSequence: number | undefined;
 }
 
-/** Throws a 404, and a 409 for events that are not in the memory of this process. */
+/** Throws a 404 for an unknown response, and a 409 when its events are not in this process's memory. */
 export async function readResponse(
   { storedResponses, background }: ResponsesContext,
   { identity }: { identity: Identity },
@@ -91,7 +91,7 @@ export async function cancelResponse(
   let response = await storedResponses.find(address);
   if (response['background'] !== true) throw notInBackground();
   if (isRunning(response) && !(await background.cancel(address.responseId))) {
-    // The response runs at another gateway, which reads the cancellation within a second.
+    // The response runs in another gateway, which polls the database for cancellations every second.
     await storedResponses.requestCancel(address);
     const endsMs = clock.monotonicMs() + cancelWaitMs;
     do {

@@ -1,4 +1,5 @@
-// Responses with `background: true`: they run on without their client, and are read and joined by their id.
+// Background responses (`background: true`): they keep running when their client disconnects, and any later
+// request reads, joins or cancels them by id.
 import type { ResponseEvent } from '../../../contract/gateway/types.gen.ts';
 import { pause } from '../../../kernel/async.ts';
 import type { SseEvent } from '../../../kernel/contract/operation.ts';
@@ -16,7 +17,7 @@ import { finalEventTypes } from '../formats/responses/answer.ts';
 
 export type EventItem = SseEvent<ResponseEvent>;
 
-/** The reply of a streamed call, of a translated model or passed through. */
+/** The reply of a streamed call: events of a translated answer, or the bytes of a passed-through one. */
 export type StreamReply =
   | { events: AsyncIterable<SseEvent<unknown>> }
   | { content: Uint8Array | AsyncIterable<Uint8Array> };
@@ -27,16 +28,16 @@ export interface BackgroundOptions {
   log: Log;
 }
 
-/** Responses with `background: true` that run in this process. */
+/** The background responses that run in this process. */
 export interface BackgroundResponses {
   /**
-   * Starts the response. Resolves when the first attempt is about to be sent; throws what the call throws
-   * before that, and then there is no response.
+   * Starts the response. Resolves when the first request to a provider is about to be sent. Rejects with an
+   * error of the call before that point; then no response is stored.
    */
   start(call: BackgroundCall): Promise<BackgroundResponse>;
   /** The events after the sequence number; undefined when the response does not run here. */
   events(responseId: string, afterSequence: number): AsyncIterable<EventItem> | undefined;
-  /** Cancels the response and resolves at its end; false when it does not run here. */
+  /** Cancels the response and waits until it has ended; false when it does not run in this process. */
   cancel(responseId: string): Promise<boolean>;
   /**
    * Renews the lease of a stored response that runs in this process, until the returned function is
@@ -79,8 +80,8 @@ export function createBackgroundResponses(options: BackgroundOptions): Backgroun
 }
 
 /**
- * Renews the leases of the responses, and ends those that another gateway has canceled in the database. One
- * check runs at a time, also while the database is slow.
+ * Renews the leases of the responses, and aborts those for which another gateway has written a cancellation
+ * to the database. Checks never overlap, even when the database is slow.
  */
 function checkRegularly(
   { runs, storedResponses, log }: BackgroundOptions,
@@ -114,7 +115,10 @@ function checkRegularly(
   return () => clearInterval(timer);
 }
 
-/** The call without its request: it has the signal of the run, and stores no reply for a repetition. */
+/**
+ * Members of a call that outlives its HTTP request: the signal of its run instead of the client's, and a
+ * `remember` that stores no reply under the Idempotency-Key.
+ */
 export interface DetachedCall {
   signal: AbortSignal;
   remember: Remember;
@@ -127,11 +131,11 @@ export interface BackgroundCall {
   remember: Remember;
   /** The client's signal. */
   signal: AbortSignal;
-  /** Calls the model as a stream; `beforeSend` is due before each attempt. */
+  /** Calls the model as a stream; `beforeSend` must run before each attempt. */
   answer(detached: DetachedCall, beforeSend: () => Promise<void>): Promise<StreamReply>;
 }
 
-/** A response in the background at its start, and a reader of all its events. */
+/** A background response that has just started, and a function that reads all its events. */
 export interface BackgroundResponse {
   response: JsonRecord;
   events(): AsyncIterable<EventItem>;
@@ -181,7 +185,8 @@ async function startBackground(
   return { response: { ...response, status: 'queued' }, events: () => run.log.read(-1) };
 }
 
-// One minute in total. Without a renewal the lease then ends, and the response is failed.
+// One minute in total. After it the lease is no longer renewed, so it expires and the response counts as
+// failed.
 const storeAgainMs = 2_000;
 const storeTries = 30;
 
@@ -191,7 +196,7 @@ interface RecorderOptions extends Pick<BackgroundOptions, 'storedResponses' | 'l
   responseId: string;
 }
 
-/** Writes the events of a run into its log, and stores the final response before the last event. */
+/** Writes the events of a run to its log, and stores the final response before the final event. */
 class Recorder {
   readonly #run: Run<EventItem>;
   readonly #options: RecorderOptions;
@@ -229,7 +234,7 @@ class Recorder {
     else await this.#end('response.failed', { ...this.#partialResponse('failed'), error: { code, message } });
   }
 
-  /** Whether the owner has canceled the run; all other aborts are failures. */
+  /** Whether the owner has canceled the run; any other abort is a failure. */
   #isCanceled(): boolean {
     return this.#run.signal.aborted && this.#run.signal.reason === cancellation;
   }
@@ -246,7 +251,7 @@ class Recorder {
     this.#run.log.append({ sequence, item, bytes: JSON.stringify(numberedEvent).length });
   }
 
-  /** Sends the last event also while the database fails: the answer is charged already. */
+  /** Sends the final event even if the database write fails: the answer is already charged. */
   async #end(type: string, finalResponse: JsonRecord): Promise<void> {
     this.#isFinal = true;
     let isStored = await this.#store(finalResponse);
@@ -261,7 +266,7 @@ class Recorder {
     return this.#run.signal.aborted && !this.#isCanceled();
   }
 
-  /** Whether the response is stored. */
+  /** Logs a failed write and returns false. */
   async #store(finalResponse: JsonRecord): Promise<boolean> {
     const { storedResponses, responseId, log } = this.#options;
     try {
@@ -273,14 +278,14 @@ class Recorder {
     }
   }
 
-  /** The response with the complete items so far. */
+  /** The response with the items that were complete before the run ended. */
   #partialResponse(status: 'cancelled' | 'failed'): JsonRecord {
     const output = this.#items.filter((item) => item !== undefined);
     return { ...this.#latestResponse, output, status };
   }
 }
 
-/** The reason of an abort by the owner. */
+/** The abort reason of a run that its owner has canceled. */
 const cancellation = new Problem('conflict', 'conflict', 'The response is canceled.');
 
 function failureOf(event: JsonRecord): Problem {
@@ -294,7 +299,10 @@ function failureOf(event: JsonRecord): Problem {
   );
 }
 
-/** The response that an earlier call with the same Idempotency-Key started; undefined for a first call. */
+/**
+ * The id of the response that an earlier call with the same Idempotency-Key started; undefined for the first
+ * call.
+ */
 export function startedResponse({ started }: Remember): string | undefined {
   if (started === undefined) return undefined;
   const { responseId } = started as { responseId?: unknown };

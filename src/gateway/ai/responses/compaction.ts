@@ -30,7 +30,7 @@ import { unixSeconds } from '../../../kernel/clock.ts';
 type CompactOperation = Operations['ai.compactResponse'];
 type CompactCall = Call<CompactOperation, Identity>;
 
-/** Throws as `ai.createResponse` does. The caller pays for the call of the model. */
+/** Throws like `ai.createResponse`. The caller pays for the model call that writes the summary. */
 export async function compactResponse(
   context: AiContext & { storedResponses: StoredResponses },
   call: CompactCall,
@@ -63,7 +63,7 @@ export async function compactResponse(
   return { status: 200, body: compaction, headers: withWarnings(call.body, reply.headers) };
 }
 
-/** All items where the model has written no whole summary: nothing is lost, and nothing compacted. */
+/** Returns all items unchanged when the model wrote no complete summary, so that no content is lost. */
 function compactedItems(
   items: readonly unknown[],
   summary: string | undefined,
@@ -74,7 +74,7 @@ function compactedItems(
   return [...messages, { id: id('cmp'), type: 'compaction', encrypted_content: seal(summary) }];
 }
 
-/** The format with a compaction instead of the response, also in an answer that is stored for a replay. */
+/** The format with each response replaced by its compaction, in translated and passed-through answers. */
 function compactionFormat(
   format: ResponsesFormat,
   compact: (response: JsonRecord) => JsonRecord,
@@ -86,7 +86,7 @@ function compactionFormat(
     rewritePassthrough(result) {
       if (result.kind !== 'whole') return result;
       const { value } = result.answer;
-      // The charge of a failed response reads its status.
+      // The usage record of a passed-through answer takes its outcome from this status.
       const status = value['status'] === 'failed' ? { status: 'failed' } : {};
       return { ...result, answer: { ...result.answer, value: { ...compact(value), ...status } } };
     },
@@ -101,7 +101,7 @@ function toRequest(body: CompactCall['body'], input: JsonRecord[]): ResponseRequ
   return { ...(Object.fromEntries(members) as ResponseRequest), input, store: false };
 }
 
-/** Members that only a call with tools or a format has are of no use for a summary. */
+/** Adds a warning for each member that has no effect on a summary, such as `tools`. */
 function withWarnings(body: CompactCall['body'], headers: Record<string, string>): Record<string, string> {
   const droppedMembers = Object.keys(body).filter((name) => !readMembers.has(name) && body[name] !== null);
   const warnings = warningHeaders(

@@ -78,7 +78,7 @@ export function responseHandlers(context: ResponsesContext): ResponseHandlers {
   };
 }
 
-/** The gateway's own estimate, as for an answer without usage. Throws as `ai.createResponse` does. */
+/** The estimate that the gateway charges when a provider reports no usage. Throws like `ai.createResponse`. */
 async function estimateTokens(
   { catalog, storedResponses }: ResponsesContext,
   call: TokensCall,
@@ -141,7 +141,7 @@ async function answerCall(
   return { status: 200, body: result.unsaved as ResponseAnswer, headers: reply.headers };
 }
 
-/** The header of a client that joins a stream again. */
+/** The header by which a client that rejoins a stream names the last event that it has received. */
 function lastEventId({ headers }: { headers: { 'last-event-id'?: string | undefined } }): number | undefined {
   const value = headers['last-event-id'];
   return value === undefined ? undefined : Number(value);

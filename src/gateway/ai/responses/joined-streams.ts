@@ -1,5 +1,5 @@
-// Streams with an Idempotency-Key: the call runs on for a while without its reader, and a repetition with the
-// same key joins it. The bytes of a provider stay as they are.
+// Streams with an Idempotency-Key: the call keeps running for a while when its client disconnects, and a
+// repeated request with the same key joins it. Passed-through bytes are replayed unchanged.
 import { notReplayable, type Remember, rememberNothing } from '../../../kernel/data/idempotency.ts';
 import { readFrames } from '../../../kernel/http/reply-events.ts';
 import { id } from '../../../kernel/ids.ts';
@@ -17,7 +17,7 @@ import type { ResponseRuns, Run } from './runs/runs.ts';
 import { type Owner, ownerKey } from '../calls/owner.ts';
 import type { StoredResponses } from './stored/stored-responses.ts';
 
-/** A reply without its events or bytes. */
+/** The status and headers of a reply, without its events or bytes. */
 interface ReplyHead {
   status: 200;
   headers: Record<string, string>;
@@ -33,12 +33,12 @@ export interface JoinedStreamOptions {
   background: Pick<BackgroundResponses, 'keepLease'>;
   log: Log;
   owner: Owner;
-  /** The response before its first item. It is stored while the call runs, for the case of a crash. */
+  /** The response before its first item. It is stored while the call runs, in case this process crashes. */
   response: JsonRecord;
   remember: Remember;
   /** The client's signal. */
   signal: AbortSignal;
-  /** The call is aborted after this time without a reader. */
+  /** The call is aborted when it has had no reader for this time. */
   graceMs: number;
   /** The sequence number of the last event that the client has. */
   afterSequence: number;
@@ -46,8 +46,8 @@ export interface JoinedStreamOptions {
 }
 
 /**
- * The stream of a first call, or of the call that it repeats. Throws a 409 when its events are gone; a call
- * that a crash of its process ended is failed.
+ * Streams a new call, or the running call that the request repeats. Throws a 409 when the events of that call
+ * are gone. If the process of that call has crashed, the stream is a failed response.
  */
 export async function joinStream(options: JoinedStreamOptions): Promise<JoinableReply> {
   const earlierRunId = startedResponse(options.remember);
@@ -60,7 +60,8 @@ async function joinRun(run: Run, { signal, afterSequence }: JoinedStreamOptions)
   const reader = readLog(run, afterSequence);
   const leave = (): void => {
     void reader.return?.();
-    // A revoked token or a server that stops ends the call as well.
+    // A Problem as the reason, such as a revoked token or a stopping server, ends the call itself and not
+    // only this reader.
     if (signal.reason instanceof Problem) run.abort(signal.reason);
   };
   signal.addEventListener('abort', leave, { once: true });
@@ -81,7 +82,10 @@ function readLog(run: Run, afterSequence: number): AsyncIterableIterator<unknown
   }
 }
 
-/** The end of a call whose process has stopped. Throws a 409 for any other call without events here. */
+/**
+ * The final event of a call whose process has crashed. Throws a 409 for any other call whose events are not
+ * in this process.
+ */
 async function readCrashed(
   { storedResponses, owner, afterSequence }: JoinedStreamOptions,
   runId: string,
@@ -96,7 +100,7 @@ async function readCrashed(
     const sequence = Math.max(afterSequence, -1) + events.length + 1;
     events.push({ type, response: view, sequence_number: sequence });
   };
-  // Clients expect this event first; one that joins again has it already.
+  // Clients expect this event first; a client that rejoins has already received it.
   if (afterSequence < 0) add('response.created', { ...response, status: 'in_progress', error: null });
   add('response.failed', { ...response, error: { code: 'server_error', message: crashMessage } });
   return { status: 200, headers: {}, events: toEvents(events) };
@@ -115,7 +119,7 @@ function startRun(options: JoinedStreamOptions): Run {
   const runId = id('run');
   const row = createRow(options, runId);
   const ready = Promise.withResolvers<ReplyHead & { isEvents: boolean }>();
-  // Without a reader at that moment nothing else handles the rejection.
+  // Prevents an unhandled rejection when no client waits for the head of the reply.
   ready.promise.catch(() => {});
   const run = runs.start<unknown>({ runId, owner: ownerKey(owner), graceMs }, async (current) => {
     try {
@@ -125,8 +129,8 @@ function startRun(options: JoinedStreamOptions): Run {
       ready.resolve({ status, headers, isEvents, ...(mediaType === undefined ? {} : { mediaType }) });
       if ('events' in reply) await recordEvents(current, reply.events);
       else await recordFrames(current, reply.content);
-      // A reader must not take a part of the answer for the whole. Once the row is deleted, the check of the
-      // leases may abort a run that is complete.
+      // A reader must not mistake a partial answer for a complete one. Check this before `row.end`: once the
+      // row is deleted, the regular check for cancellations may abort this complete run.
       if (current.signal.aborted) throw notReplayable();
     } catch (error) {
       ready.reject(error);
@@ -139,7 +143,10 @@ function startRun(options: JoinedStreamOptions): Run {
   return run;
 }
 
-/** The row of a running call. After a crash its lease ends, and the row has the end of the call. */
+/**
+ * The database row of a running call, deleted when the call ends. If this process crashes, the row's lease
+ * expires, and a repeated request finds a failed response in it.
+ */
 function createRow(
   { storedResponses, background, log, owner, response, remember }: JoinedStreamOptions,
   runId: string,
@@ -156,7 +163,7 @@ function createRow(
     async end({ aborted, reason }: AbortSignal): Promise<void> {
       if (endLease === undefined) return;
       endLease();
-      // A server that stops leaves the row as a crash does.
+      // A stopping server keeps the row, so that a repeated request finds a failed response as after a crash.
       if (aborted && reason instanceof Problem && reason.code === 'draining') return;
       await storedResponses
         .remove({ responseId: runId, owner })

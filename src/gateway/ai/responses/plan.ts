@@ -1,6 +1,6 @@
 // A call whose response the gateway stores (`store: true`), or that continues a stored response
 // (`previous_response_id`). The provider gets the whole conversation and stores nothing, so both work
-// alike on every model. The response gets an id of the gateway, also where the provider has its own.
+// alike on every model. The gateway assigns the id of the response, even if the provider sends its own.
 import type { ResponseAnswer, ResponseEvent, ResponseRequest } from '../../../contract/gateway/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { JsonRecord } from '../../../kernel/json-value.ts';
@@ -27,16 +27,19 @@ export interface ResponsePlan {
   owner: Owner;
   previousId: string | null;
   isStored: boolean;
-  /** The call runs on without its client. */
+  /** Whether the call keeps running when its client disconnects. */
   isBackground: boolean;
   /** The request of the caller. */
   request: ResponseRequest;
-  /** The request for the model: with the whole conversation, and without what the gateway does itself. */
+  /** The request for the model: the whole conversation, without the members that the gateway implements. */
   body: ResponseRequest;
   rawBody: Uint8Array;
 }
 
-/** Whether the gateway stores the response, continues another one, or has sealed a summary in its input. */
+/**
+ * Whether the call needs the gateway's storage: it stores its response, continues another response, or has a
+ * summary in its input that the gateway has sealed.
+ */
 export function needsPlan({
   store,
   background,
@@ -56,8 +59,8 @@ function hasSealedSummary(item: unknown): item is JsonRecord {
 }
 
 /**
- * Reads the conversation of the call. Throws a 400 for a missing response, and a 413 for a
- * conversation that is too long.
+ * Reads the conversation of the call. Throws a 400 when a response of the conversation is missing, and a 413
+ * when the conversation is too long.
  */
 export async function planResponse(
   storedResponses: StoredResponses,
@@ -98,13 +101,13 @@ async function expand(
   const items = await readItems(storedResponses, { body, owner, model });
   if (previousId !== null || items.some(hasSealedSummary))
     request.input = openSummaries(storedResponses, owner, items) as ResponseRequest['input'];
-  // OpenAI's reasoning can be sent again only with its encrypted content.
+  // A later call can send OpenAI's reasoning items again only if they have their encrypted content.
   if (isStored && adapterOf(model).encryptsReasoning === true && model.reasoning !== undefined)
     request['include'] = withEncryptedReasoning(body['include']);
   return request;
 }
 
-/** The items of the conversation that the call continues, then its own. */
+/** The items of the conversation that the call continues, followed by the call's own items. */
 export async function readItems(
   storedResponses: Pick<StoredResponses, 'conversation'>,
   { body, owner, model }: { body: ResponseRequest; owner: Owner; model: CatalogModel },
@@ -117,10 +120,10 @@ export async function readItems(
   return [...toContextItems(earlierItems, { passesThrough }), ...newItems];
 }
 
-// Opening takes some microseconds, in one turn of the event loop.
+// Decrypting a summary takes some microseconds and blocks the event loop.
 const maxSummaries = 100;
 
-/** The items with the summaries of the gateway as messages. Throws a 400 for one that cannot be opened. */
+/** Replaces the gateway's sealed summaries with messages. Throws a 400 for a summary that cannot be opened. */
 export function openSummaries(
   { summaries }: Pick<StoredResponses, 'summaries'>,
   owner: Owner,

@@ -1,5 +1,5 @@
-// The responses format for a planned call: answers and events have the ids of the call, and a final response
-// is stored before the caller receives it.
+// The responses format for a planned call (plan.ts): answers and events get the ids of the call, and the
+// final response is stored before the caller receives it.
 import type { ResponseEvent } from '../../../contract/gateway/types.gen.ts';
 import { eventOf, splitFrames } from '../../../kernel/http/reply-events.ts';
 import { isRecord, type JsonRecord } from '../../../kernel/json-value.ts';
@@ -18,11 +18,11 @@ export function present<Response extends object>(response: Response, plan: Respo
 
 export interface PlannedFormat {
   format: ResponsesFormat;
-  /** Stores the response of a whole answer. `unsaved` is the response if that failed. */
+  /** Stores the response of a call without stream. `unsaved` is the response to send when that failed. */
   saveWhole(): Promise<'saved' | 'not_stored' | { unsaved: JsonRecord }>;
 }
 
-/** The format with the ids of the call. The response of a stream is stored before its last event is sent. */
+/** The format with the ids of the call. A stream's response is stored before its final event is sent. */
 export function plannedFormat(
   format: ResponsesFormat,
   plan: ResponsePlan,
@@ -55,13 +55,16 @@ export function plannedFormat(
 
 type Save = (response: JsonRecord) => Promise<JsonRecord>;
 
-/** Returns the response; with `store: false` if it could not be stored, as it is already paid. */
+/**
+ * Returns the stored response. If the database fails, returns it with `store: false` instead of an error,
+ * because the caller has already paid for it.
+ */
 async function saveResponse(
   response: JsonRecord,
   { responseId, owner, previousId, isStored, isBackground, request }: ResponsePlan,
   { storedResponses, log }: { storedResponses: StoredResponses; log: Log },
 ): Promise<JsonRecord> {
-  // A response in the background has its row already, and its run stores the end.
+  // A background response already has a row, and its run stores the final response there.
   if (!isStored || isBackground) return response;
   try {
     await storedResponses.save({ responseId, owner, previousId, input: request.input, response });
@@ -101,7 +104,7 @@ async function* presentEvents(
 // Only events with these types have a response; all other bytes stay as they are.
 const withResponse = /"response\.(?:created|queued|in_progress|completed|incomplete|failed)"/;
 
-/** `content` comes in groups of whole events. */
+/** Each chunk of `content` consists of complete events. */
 async function* rewriteStream(
   content: AsyncIterable<Uint8Array>,
   plan: ResponsePlan,

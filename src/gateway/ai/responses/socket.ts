@@ -69,12 +69,12 @@ class ResponseConversation implements SocketConversation {
 
   observe({ type, response }: JsonRecord): void {
     if (!endTypes.has(type)) return;
-    // Between two calls a socket has no memory beside its last response, which `maxTotalBytes` bounds.
+    // Free the input: between two calls a socket keeps only its last response, which `maxTotalBytes` limits.
     const input = this.#input;
     this.#input = [];
     const isContinuable = continuableTypes.has(type);
-    // A failed call ends, as at OpenAI, the conversation that it continued: its client sends
-    // the whole input.
+    // As at OpenAI, a failed call ends the conversation that it continued: the client must then send the
+    // whole input again.
     if (this.#isContinuation && !isContinuable) this.#forget();
     if (!isContinuable || !isRecord(response) || typeof response['id'] !== 'string') return;
     const output = Array.isArray(response['output']) ? response['output'].filter(isRecord) : [];
@@ -85,7 +85,7 @@ class ResponseConversation implements SocketConversation {
     this.#forget();
   }
 
-  /** The request with the items of the last response, where it continues that one. */
+  /** Adds the items of the last response to the request if it continues that response. */
   #continue(body: JsonRecord): JsonRecord {
     const newItems = toItems(body['input']);
     const lastResponse = this.#lastResponse;
@@ -98,7 +98,7 @@ class ResponseConversation implements SocketConversation {
     return { ...body, previous_response_id: null, input: this.#input };
   }
 
-  /** A conversation beyond the limits is not stored: its client has to send the whole input. */
+  /** Does not store a conversation beyond the limits; its client must send the whole input again. */
   #store(responseId: string, items: JsonRecord[]): void {
     this.#forget();
     const bytes = JSON.stringify(items).length;
@@ -117,7 +117,10 @@ function toItems(input: unknown): JsonRecord[] {
   return toContextItems(toStoredItems(input), { passesThrough: false });
 }
 
-/** A response without a call: `generate: false` announces a conversation that a later message continues. */
+/**
+ * A response without a model call. With `generate: false` a client sends the start of a conversation, such as
+ * its instructions, which a later message continues.
+ */
 function warmUp(body: JsonRecord, clock: Pick<Clock, 'now'>) {
   const { model } = body;
   if (typeof model !== 'string') throw invalidMember('model', 'is required');

@@ -1,5 +1,5 @@
-// The events of one running stream in memory, for any number of readers. Its size is bounded: beyond it the
-// oldest events are dropped, and a reader that needs them gets an error.
+// The events of one running stream in memory, for any number of readers. The size of a log is bounded: when
+// it is full, the oldest events are dropped, and a reader that still needs them gets an error.
 import { Problem } from '../../../../kernel/problem.ts';
 
 interface Entry<T> {
@@ -11,33 +11,35 @@ interface Entry<T> {
 
 export interface EventLog<T> {
   append(entry: Entry<T>): void;
-  /** Ends all readers, with the failure where there is one. */
+  /** Ends all readers once they have read the log; with `failure`, their next read throws it. */
   end(failure?: Problem): void;
-  /** Drops all events: later readers, and those that are behind, get a 409. */
+  /** Drops all events. A reader that still needs one of them gets a 409. */
   drop(): void;
   /**
-   * The events after the sequence number, and then each new one; the caller must end the reader. Throws a 409
-   * when these events are dropped; `next` throws it when the reader falls too far behind.
+   * Reads the events after the sequence number, and then each new event; the caller must call `return` when
+   * it stops reading early. Throws a 409 when events after that number have been dropped; `next` throws it
+   * when the reader falls too far behind.
    */
   read(afterSequence: number): AsyncIterableIterator<T>;
   readonly bytes: number;
 }
 
-/** Called with the number of readers when it changes, and with each change of the size in bytes. */
 export interface EventLogOptions {
   maxBytes: number;
+  /** Called with the new number of readers when it changes. */
   onReaders(count: number): void;
+  /** Called with each change of the size; negative when events are dropped. */
   onBytes(change: number): void;
 }
 
-// The objects of an event beside its text.
+// Estimated memory of an event's objects, in addition to its text.
 const entryBytes = 256;
 
 export function createEventLog<T>(options: EventLogOptions): EventLog<T> {
   return new MemoryEventLog<T>(options);
 }
 
-/** A position counts all entries since the beginning of the stream. */
+/** Positions count all entries since the beginning of the stream, including comments and dropped entries. */
 class MemoryEventLog<T> implements EventLog<T> {
   readonly #options: EventLogOptions;
   #entries: Entry<T>[] = [];
@@ -47,7 +49,7 @@ class MemoryEventLog<T> implements EventLog<T> {
   /** The last sequence number that was dropped. */
   #droppedSequence = -1;
   #ending: { failure: Problem | undefined } | undefined;
-  /** Resume the readers that wait for an entry. */
+  /** Callbacks that resume the readers waiting for the next entry. */
   readonly #waiting = new Set<() => void>();
 
   constructor(options: EventLogOptions) {
@@ -101,7 +103,7 @@ class MemoryEventLog<T> implements EventLog<T> {
     this.#waiting.add(resume);
   }
 
-  /** Ends a reader, also one that waits. */
+  /** Removes a reader. `resume` is the callback of a reader that may still wait. */
   leave(resume: (() => void) | undefined): void {
     this.#countReader(-1);
     if (resume === undefined) return;
@@ -143,7 +145,7 @@ function countBeyond(entries: readonly Entry<unknown>[], bytes: number): number 
   return count;
 }
 
-/** Not a generator: `return` of a generator would wait for the next event. */
+/** A class, because `return` of an async generator would wait until its pending `next` has an event. */
 class LogReader<T> implements AsyncIterableIterator<T> {
   readonly #log: MemoryEventLog<T>;
   readonly #afterSequence: number;

@@ -1,5 +1,6 @@
-// Calls of this process that run on without their client: responses in the background, and streams with an
-// Idempotency-Key. Each has a log of its events, which readers join while it runs and for some minutes after.
+// Calls of this process that keep running when their client disconnects: background responses, and streams
+// with an Idempotency-Key. Each run has a log of its events, which clients can read while it runs and for
+// five minutes after it ends.
 import type { Log } from '../../../../kernel/log.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { createEventLog, type EventLog } from './event-log.ts';
@@ -7,27 +8,30 @@ import { createEventLog, type EventLog } from './event-log.ts';
 export interface Run<T = unknown> {
   readonly runId: string;
   readonly log: EventLog<T>;
-  /** Data of the run's owner for later readers, such as the status of the reply. */
+  /** Set by the starter of the run for later readers, such as the status and headers of the reply. */
   head?: unknown;
   /** The signal of the call. */
   readonly signal: AbortSignal;
-  /** Aborts the call. A Problem ends it at the provider at once. */
+  /**
+   * Aborts the call. With a Problem the request to the provider ends at once; without one the gateway may
+   * first wait for the provider's usage, as for a client that disconnects.
+   */
   abort(reason?: Problem): void;
-  /** Resolves at the end of the work, and never rejects. */
+  /** Resolves when the work has ended; never rejects. */
   readonly completion: Promise<void>;
 }
 
 export interface RunOptions {
   runId: string;
   owner: string;
-  /** Aborts the call after this time without a reader, once it has had one; undefined: it needs no reader. */
+  /** Aborts the call this long after its last reader has left; undefined for a call that needs no reader. */
   graceMs?: number;
 }
 
 export interface ResponseRuns {
   /**
-   * Starts the work, which appends to the log of its run. An error of the work ends the log. Throws a 429
-   * when the owner has too many runs.
+   * Starts the work, which appends to the log of its run. If the work throws, the readers of the log get the
+   * error. Throws a 429 when the owner has too many runs.
    */
   start<T>(options: RunOptions, work: (run: Run<T>) => Promise<void>): Run<T>;
   find(runId: string): Run | undefined;
@@ -38,7 +42,7 @@ export interface ResponseRuns {
 const maxPerOwner = 50;
 const maxLogBytes = 4 * 2 ** 20;
 const maxTotalBytes = 128 * 2 ** 20;
-/** Retention of the events after the end of the call. */
+/** How long the events stay readable after the call has ended. */
 const keepMs = 5 * 60_000;
 
 interface Entry {
@@ -117,7 +121,7 @@ class MemoryRuns implements ResponseRuns {
   #countBytes(change: number): void {
     this.#totalBytes += change;
     if (change < 0) return;
-    // Drop the oldest logs first. Their calls continue; their readers get a 409.
+    // Over the total limit, drop the oldest logs. Their calls continue; their readers get a 409.
     for (const { run } of this.#entries.values()) {
       if (this.#totalBytes <= maxTotalBytes) return;
       run.log.drop();
@@ -131,7 +135,7 @@ class MemoryRuns implements ResponseRuns {
     if (readers === 0) entry.timer = setTimeout(() => entry.run.abort(), graceMs);
   }
 
-  /** Keeps the log for later readers, except while the process stops. */
+  /** Keeps the log for later readers, unless the process is stopping. */
   #end(runId: string): void {
     const entry = this.#entries.get(runId);
     if (entry === undefined) return;

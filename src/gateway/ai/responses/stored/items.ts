@@ -32,7 +32,8 @@ function textPart(role: unknown, text: string): JsonRecord {
   return role === 'assistant' ? { type: 'output_text', text, annotations: [] } : { type: 'input_text', text };
 }
 
-// A provider refuses the id of an item that it has not stored; these items are complete without it.
+// Items that are complete without their id. It is left out, because a provider refuses the id of an item
+// that it has not stored itself.
 const typesWithoutId = new Set([
   'message',
   'function_call',
@@ -42,8 +43,8 @@ const typesWithoutId = new Set([
 ]);
 
 /**
- * The items as input of a later call. Reasoning is left out where its provider could not read it:
- * without encrypted content, and for `passesThrough` the content that another provider encrypted.
+ * The items as input of a later call. Reasoning that the next provider cannot read is left out: reasoning
+ * without encrypted content, and with `passesThrough` also content that another provider encrypted.
  */
 export function toContextItems(
   items: readonly JsonRecord[],

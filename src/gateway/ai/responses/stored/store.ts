@@ -2,7 +2,7 @@
 import type { Database, Sql, Tx } from '../../../../kernel/data/database.ts';
 import type { Owner } from '../../calls/owner.ts';
 
-/** The table of the sealed texts, which their seal names. */
+/** The table of the sealed texts. Each seal contains this name, so a text opens in this table only. */
 export const sealedTable = 'gateway.ai_responses';
 
 export interface ResponseAddress {
@@ -20,10 +20,10 @@ export interface StoredResponseRow extends ResponseAddress {
   leaseSeconds?: number;
 }
 
-/** A response as the table has it. */
+/** A response as it is stored. */
 export interface SealedResponse extends SealedTexts {
   previousId: string | null;
-  /** `abandoned`: it runs, and its process has stopped renewing the lease. */
+  /** `abandoned`: the response is not final, but its process no longer renews the lease. */
   state: 'final' | 'running' | 'abandoned';
 }
 
@@ -44,13 +44,13 @@ export interface StoredResponsesStore extends ResponseQueries, LeaseQueries {}
 
 /** Queries of responses that run, in this process or another one. */
 interface LeaseQueries {
-  /** Stores the final response of one that runs. False when it is final or deleted. */
+  /** Replaces a running response with its final version. False when it is already final, or deleted. */
   finish(row: Pick<StoredResponseRow, 'responseId' | 'response'>): Promise<boolean>;
   requestCancel(address: ResponseAddress): Promise<void>;
   renewLeases(responseIds: readonly string[], leaseSeconds: number): Promise<void>;
   /** The responses among these that run and are neither canceled nor deleted. */
   findUncanceled(responseIds: readonly string[]): Promise<string[]>;
-  /** Responses whose process has stopped; with `all` every one that runs, except `runningIds`. */
+  /** Running responses with an expired lease, or with `all` every running response; never `runningIds`. */
   findAbandoned(options: {
     all: boolean;
     runningIds: ReadonlySet<string>;
@@ -59,25 +59,25 @@ interface LeaseQueries {
 }
 
 interface ResponseQueries {
-  /** Stores the response, and keeps those that it continues for as long. */
+  /** Stores the response, and extends the retention of all responses that it continues to its own. */
   insert(
     row: StoredResponseRow,
     keepSeconds: number,
     alongside?: (tx: Tx) => Promise<unknown>,
   ): Promise<void>;
   find(address: ResponseAddress): Promise<SealedResponse | null>;
-  /** The response and those that it continues, the newest first; at most `limit` of them. */
+  /** The response and all responses that it continues, newest first; at most `limit` of them. */
   chain(address: ResponseAddress, limit: number): Promise<ChainLink[]>;
   read(owner: Owner, responseIds: readonly string[]): Promise<SealedTexts[]>;
   /** False when there is no such response. */
   remove(address: ResponseAddress): Promise<boolean>;
-  /** Deletes the owner's oldest responses beyond `maxBytes`, never the newest one. */
+  /** Deletes the owner's oldest responses beyond `maxBytes`, but never the newest response. */
   deleteBeyond(owner: Owner, maxBytes: number): Promise<void>;
   /** Returns the number of deleted responses. */
   deleteExpired(limit: number): Promise<number>;
 }
 
-// A row needs more than its texts; the quota counts a flat sum for it.
+// The quota counts this flat amount for each row in addition to its texts.
 const rowBytes = 1_024;
 // The object id of PostgreSQL's type `text`.
 const textType = 25;
@@ -197,7 +197,7 @@ async function insertRow(
       gateway.townhall_now() + make_interval(secs => ${leaseSeconds ?? null}::double precision))`;
 }
 
-/** Keeps the responses that this one continues for as long as this one. */
+/** Keeps all responses that this response continues until this response expires. */
 async function extendChain(sql: Sql, address: ResponseAddress): Promise<void> {
   await sql`
     ${chainOf(sql, address)}
@@ -215,7 +215,7 @@ function isOf(sql: Sql, { kind, id }: Owner) {
 // The gateway assigns the ids, so a chain has no cycle; the depth is a bound all the same.
 const maxDepth = 10_000;
 
-/** `with` clause of the response and those that it continues, as `chain`. */
+/** A `with` clause named `chain`: the response and all responses that it continues. */
 function chainOf(sql: Sql, { responseId, owner }: ResponseAddress) {
   return sql`
     with recursive chain as (

@@ -1,5 +1,5 @@
-// Stored responses: sealed by the master key, readable by their owner alone, deleted by age and
-// beyond a quota. A conversation is the chain of responses that each continue the one before.
+// Stored responses: sealed with the master key, readable only by their owner, and deleted by age or beyond
+// a quota. A conversation is a chain of responses, each of which continues its predecessor.
 import { pause } from '../../../../kernel/async.ts';
 import { type Background, createBackground } from '../../../../kernel/background.ts';
 import type { Clock } from '../../../../kernel/clock.ts';
@@ -19,7 +19,7 @@ import {
 } from './store.ts';
 
 export interface NewResponse extends ResponseAddress {
-  /** The response that this one continues. */
+  /** The response that the new response continues. */
   previousId: string | null;
   /** The member `input` of the request. */
   input: unknown;
@@ -30,19 +30,19 @@ export interface StoredResponses {
   /** Seals summaries of compacted conversations, which are not stored. */
   readonly summaries: Summaries;
   save(response: NewResponse): Promise<void>;
-  /** Throws a 404. A response whose process has stopped is failed from then on. */
+  /** Throws a 404. If the process of a running response has stopped, marks the response as failed. */
   find(address: ResponseAddress): Promise<JsonRecord>;
   /**
-   * Stores a response that runs in this process. `alongside` belongs to the same transaction. The response
-   * needs `renew` within 30 seconds, again and again.
+   * Stores a response that runs in this process; `alongside` runs in the same transaction. Call `renew` at
+   * least every 30 seconds until the response ends.
    */
   begin(response: NewResponse, alongside?: (tx: Tx) => Promise<unknown>): Promise<void>;
-  /** Stores the final response of one that runs; no effect when it is deleted or final. */
+  /** Replaces a running response with its final version; no effect when it is deleted or already final. */
   finish(responseId: string, response: JsonRecord): Promise<void>;
   renew(responseIds: readonly string[]): Promise<void>;
   /** The responses among these that run and are neither canceled nor deleted. */
   findUncanceled(responseIds: readonly string[]): Promise<string[]>;
-  /** Asks the process of a response to cancel it. Throws a 404. */
+  /** Records a cancellation for the process that runs the response. Throws a 404. */
   requestCancel(address: ResponseAddress): Promise<void>;
   /** Throws a 404. */
   remove(address: ResponseAddress): Promise<void>;
@@ -65,14 +65,17 @@ export interface StoredResponsesOptions {
   log: Log;
   keepHours: number;
   maxBytesPerOwner: number;
-  /** No other process uses the database: what runs at the start was left by a process that has stopped. */
+  /**
+   * Whether no other process uses the database. Then a response that is running when this process starts was
+   * left by a process that has stopped.
+   */
   isAlone?: boolean;
 }
 
 // The process of a response renews the lease every ten seconds.
 const leaseSeconds = 30;
 
-// One statement reads the chain, and one reads all of its texts.
+// A conversation is read as a whole: one statement reads the chain, and one reads all of its texts.
 const maxLinks = 1_000;
 /** The limit of a request's body; a conversation counts as one. */
 export const maxConversationBytes = 10 * 1024 * 1024;
@@ -136,8 +139,8 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
 }
 
 /**
- * Deletes expired responses every ten minutes, and fails those whose process has stopped. A process that is
- * alone fails at its start every response that runs.
+ * Every ten minutes, deletes expired responses and marks responses as failed whose process has stopped. When
+ * it starts, a process that is alone on the database marks every running response as failed.
  */
 function createCleanup(
   options: StoredResponsesOptions,
@@ -151,7 +154,7 @@ function createCleanup(
   async function failAbandoned(all: boolean): Promise<void> {
     for (;;) {
       const rows = await store.findAbandoned({ all, runningIds, limit: cleanBatch });
-      // A response may have begun since the query.
+      // Skip a response that this process has begun since the query.
       for (const row of rows) if (!runningIds.has(row.responseId)) await failOne(options, row);
       if (rows.length < cleanBatch) return;
     }
@@ -185,9 +188,9 @@ function createCleanup(
 }
 
 interface InsertOptions {
-  /** The lease of a response that runs. */
+  /** The lease of a running response; absent for a final response. */
   leaseSeconds?: number;
-  /** A write of the same transaction. */
+  /** A write in the same transaction. */
   alongside?: ((tx: Tx) => Promise<unknown>) | undefined;
 }
 
@@ -242,7 +245,7 @@ function sealText(
   return vault.seal(vault.primaryKid, contextOf(responseId, member), JSON.stringify(value));
 }
 
-/** Ends a response whose process has stopped. The journal of that process has its charge. */
+/** Marks a response as failed. Its charge is booked from the journal of the process that has stopped. */
 async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promise<void> {
   const response = openText(options, row, 'response') as JsonRecord | undefined;
   const failedResponse = {
@@ -260,7 +263,7 @@ async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promi
   await options.store.finish({ responseId: row.responseId, response: sealedResponse });
 }
 
-/** Undefined for a text that no configured master key opens: to its owner it is gone. */
+/** Undefined when no configured master key opens the text; its owner then gets a 404. */
 function openText(
   { vault, log }: StoredResponsesOptions,
   { responseId, ...sealed }: SealedTexts,
@@ -297,7 +300,7 @@ async function readConversation(
   });
 }
 
-/** Whether the response is not final: a request has to wait for it, or may cancel it. */
+/** Whether the response is not final yet, so that it can be canceled but not continued. */
 export function isRunning({ status }: JsonRecord): boolean {
   return status === 'queued' || status === 'in_progress';
 }
@@ -322,7 +325,7 @@ function previousNotFound(responseId: string): Problem {
   );
 }
 
-/** The conversation with the new input is longer than a request may be. */
+/** A 413 for a conversation that is, with the new input, longer than a request may be. */
 export function conversationTooLong(): Problem {
   return new Problem(
     'too_large',

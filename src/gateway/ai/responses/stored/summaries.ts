@@ -1,4 +1,5 @@
-// Seals the summary of a compacted conversation for its owner, as the encrypted content of a compaction.
+// Seals the summary of a compacted conversation for its owner. The sealed text is the encrypted content of
+// a compaction item, so the client keeps it and the gateway stores nothing.
 import { SealError, type Vault } from '../../../../kernel/secrets/vault.ts';
 import type { Owner } from '../../calls/owner.ts';
 
@@ -6,7 +7,7 @@ const prefix = 'townhall.c1.';
 
 export interface Summaries {
   seal(owner: Owner, summary: string): string;
-  /** Undefined for a text that is changed, of another owner, or of a master key that is gone. */
+  /** Undefined when the text was modified, belongs to another owner, or its master key is not configured. */
   open(owner: Owner, sealed: string): string | undefined;
 }
 
