@@ -59,7 +59,7 @@ async function storeAll(
     }
     return media;
   } catch (error) {
-    // The cleanup deletes what is left, so the error of the job matters more than this one.
+    // Log a failed deletion and throw the job's own error: the regular cleanup deletes the files later.
     await deleteFiles(options, mediaIds).catch((deleteError: unknown) =>
       options.log.error(
         { err: deleteError, jobId: job.jobId, mediaIds },
@@ -92,8 +92,8 @@ async function upload(
 }
 
 /**
- * Downloads again when the connection breaks: the provider keeps the file,
- * and it is already paid for.
+ * Repeats a download whose connection broke: the provider still has the file, and the operator has already
+ * paid for it.
  */
 async function download(
   { storage, clock }: JobFilesOptions,

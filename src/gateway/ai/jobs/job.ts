@@ -15,7 +15,7 @@ export interface JobRequest extends Record<string, unknown> {
 export interface JobCall {
   requestId: string;
   tokenId: string;
-  /** Null for an administrator's. */
+  /** Null for a request by an administrator. */
   bureauId: string | null;
 }
 
@@ -43,25 +43,25 @@ export interface Job {
   /** From 0 to 1. */
   progress: number;
   error: JobError | null;
-  /** The charge; null before the end. */
+  /** The charge; null until the job has ended. */
   credits: number | null;
   createdAt: Date;
   finishedAt: Date | null;
   /** The files that have not expired, in order. */
   media: MediaRecord[];
-  /** When this was read, by the database's clock. */
+  /** When the row was read, by the database's clock. */
   readAt: Date;
 }
 
-/** A job at a provider. Submitting it costs money, so a media job submits at most one. */
+/** A job at a provider. Submitting one costs money, so a media job submits at most one upstream job. */
 export interface UpstreamJob {
   /** The catalog's id of the model that accepted it: the requested model or a fallback. */
   model: string;
   /** The provider's id. */
   id: string;
   /**
-   * The key and the endpoint that accepted it, by the id of the backend: no other key can read it.
-   * Absent in jobs of earlier versions.
+   * The id of the backend (key and endpoint) that accepted it, since no other key can read it. Absent in jobs
+   * of earlier versions.
    */
   backend?: string;
 }

@@ -1,5 +1,5 @@
 // Image and video jobs: accepted in one statement, generated in the background by any process
-// that claims them, ended once. The job's row is authoritative: its lease shows whether its
+// that claims them, and ended once. The job's row is authoritative: its lease shows whether its
 // process is alive, its attempt number is a fencing token against a late process, and it
 // stores the job submitted to a provider, so that no process submits it again.
 import { pause } from '../../../kernel/async.ts';
@@ -24,8 +24,8 @@ export interface MediaJobs {
   /** Sets the generator of all jobs; once, before `start`. */
   useGenerator(generator: MediaGenerator): void;
   /**
-   * Accepts a job; `within` runs in the same transaction. Throws 402, and 429 when
-   * the owner has too many open jobs.
+   * Accepts a job; `within` runs in the same transaction. Throws a 402, and a 429 when the owner has too many
+   * open jobs.
    */
   create(job: NewJob, within: (tx: Tx, jobId: string) => Promise<void>): Promise<string>;
   /** Throws a 404 for a job that does not exist or has another owner. */
@@ -35,10 +35,10 @@ export interface MediaJobs {
   /** A page of the owner's jobs; throws a 404 for a cursor that is no job of the owner. */
   list(page: JobsPage): Promise<Job[]>;
   /**
-   * Hides the job and expires its files, after a cancellation of an open one; throws like `find`.
+   * Cancels the job if it is open, then hides it and expires its files; throws like `find`.
    */
   remove(job: JobAddress): Promise<void>;
-  /** The media under a link, with its bytes; null when the link or the media has expired. */
+  /** The media that a signed link names, with its bytes; null when the link or the media has expired. */
   openMedia(
     mediaId: string,
     expires: number,
@@ -163,8 +163,8 @@ function createContext(options: MediaJobsOptions, generator: () => MediaGenerato
 async function runNextJob(context: JobsContext, kind: JobKind, shutdown: AbortSignal): Promise<void> {
   const { store, settings, runs, queue } = context;
   const job = await store.claim(kind, settings);
-  // The job was canceled or claimed by another process, or all owners with waiting
-  // jobs are at their limit.
+  // The announced job was canceled or claimed by another process, or all owners of queued jobs are at their
+  // limit.
   if (job === null) return;
   const leaseLost = new AbortController();
   runs.set(job.jobId, leaseLost);
@@ -255,7 +255,7 @@ async function cancelJob(context: JobsContext, address: JobAddress): Promise<Job
   return job;
 }
 
-/** Charges a canceled job if it has an upstream job: providers charge from acceptance on. */
+/** Charges a canceled job if it has an upstream job: providers charge for every job that they accept. */
 async function payForCanceled(
   { generator, payments, store, log }: JobsContext,
   job: CanceledJob,
@@ -276,8 +276,7 @@ const abandonedError: JobError = {
 };
 
 /**
- * Announces jobs whose process died, every `sweepMs`, and fails those that were
- * attempted too often.
+ * Every `sweepMs`, announces jobs whose process has died, and fails jobs that have been attempted too often.
  */
 async function sweepUntilStopped(
   context: JobsContext,

@@ -1,5 +1,6 @@
-// Payment of media jobs. The hold is created before the job and lasts as long as the job, in any
-// process. The transaction that writes the success also charges; any other end is free.
+// Payment of media jobs. The hold is created before the job and lasts as long as the job, whichever process
+// runs it. The transaction that writes the success also charges. A job that fails is free; a canceled job is
+// charged only if a provider had accepted it.
 import { minBigInt } from '../../../kernel/bigint.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import type { Hold, Ledger, PaidCall } from '../../credits/index.ts';
@@ -58,8 +59,7 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
   return {
     async hold(job, amount) {
       const call = paidCall(job);
-      // Not sent yet: no provider is called before the job runs, and its media are
-      // charged as a whole or not at all.
+      // `isSent: false`: no provider is called before the job runs, so a crash before then costs nothing.
       return call === null ? null : ledger.hold(call, amount, { isSent: false });
     },
     async resume(job, amount) {

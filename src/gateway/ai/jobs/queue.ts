@@ -1,6 +1,5 @@
-// The queue of media jobs. A message only announces that there is work: the rows decide
-// which job is next, so that jobs are scheduled fairly between owners and a lost or
-// repeated message has no effect.
+// The queue of media jobs. A message only announces that there is work: the rows of the jobs decide which job
+// is next. So jobs are scheduled fairly between owners, and a lost or repeated message has no effect.
 import type { Background } from '../../../kernel/background.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -50,7 +49,7 @@ export function mediaQueue(options: MediaQueueOptions): MediaQueue {
   function startQueue(): void {
     isWanted = Promise.resolve(true);
     background.run('start the queue', async () => {
-      // Wait for the release; otherwise it would also release a job that was claimed before it.
+      // Claim no job before the release has ended: it would put the claimed job back into the queue.
       await leftoversReleased;
       queue.start();
     });

@@ -1,5 +1,5 @@
-// One run of a claimed media job in this process: renews its lease, resumes its payment,
-// generates, stores the files and writes its end. Another process may claim the job again at any
+// One run of a claimed media job in this process: renews its lease, resumes its payment, generates the
+// media, stores the files and writes the outcome. Another process may claim the job again at any
 // time, so every write names the attempt that this run claimed (a fencing token) and has no effect
 // once a later attempt exists.
 import { retry } from '../../../kernel/async.ts';
@@ -23,7 +23,7 @@ export type JobInput = Pick<ClaimedJob, 'kind' | 'owner' | 'request'>;
 export interface MediaGenerator {
   /** A thrown Problem becomes the job's error. */
   generate(job: JobInput, run: JobRun): Promise<GeneratedMedia>;
-  /** The maximum price of the job by the current catalog; free when absent. */
+  /** The maximum price of the job by the current catalog; without this method all jobs are free. */
   estimate?(job: JobInput): bigint;
   cancelUpstreamJob?(job: UpstreamJob): Promise<void>;
   /**
@@ -60,7 +60,7 @@ export interface RunContext {
   generator(): MediaGenerator;
 }
 
-/** The end of a run that did not complete its job. */
+/** Why a run did not complete its job. */
 type Interruption =
   /** The process stops or the queue gave up: the job goes back to the queue. */
   | { cause: 'stopped' }
@@ -73,9 +73,8 @@ class JobLostError extends Error {
 }
 
 /**
- * Runs the job to its end; never rejects for a failed generation. `shutdown` is aborted when the
- * process stops or the queue gives up, `leaseLost` by this function, or by a cancellation in this
- * process.
+ * Runs the job to its end; never rejects for a failed generation. `shutdown` aborts when the process stops or
+ * the queue gives up. `leaseLost` is aborted by this function, or by a cancellation in this process.
  */
 export async function runJob(
   context: RunContext,
@@ -146,7 +145,7 @@ async function resumeHold({ payments, store, generator }: RunContext, job: Claim
   try {
     isSaved = await store.saveHold(job, hold.holdId);
   } finally {
-    // The row does not name the replacement, so the process that ends the job cannot release it.
+    // Release the replacement here: the job's row does not name it, so nothing else would release it.
     if (!isSaved) await payments.release(job, 'rejected');
   }
   if (isSaved) return hold;
@@ -211,8 +210,8 @@ async function succeed(
   try {
     const { isEnded } =
       charge === undefined ? { isEnded: false } : await payments.settle(job, hold, { charge, end: writeEnd });
-    // The charge is durable even without the database; another attempt would generate media that
-    // are already paid for.
+    // When the database is unavailable, the charge is already durable in the journal. Write the success until
+    // it works: another attempt would generate the paid media again.
     if (!isEnded) await retryForDatabase(context, () => store.tx(writeEnd));
   } catch (error) {
     if (error instanceof JobLostError) return false;
@@ -288,7 +287,7 @@ function storableText(text: string): string {
 const maxDatabaseRetries = 60;
 const databaseRetryMs = 1_000;
 
-/** Repeats the work until the database is available. Errors of a lost job are thrown at once. */
+/** Repeats the work while it fails, for up to one minute. A JobLostError is thrown at once. */
 function retryForDatabase<T>({ clock }: RunContext, work: () => Promise<T>): Promise<T> {
   return retry(work, {
     clock,

@@ -2,38 +2,38 @@
 import type { JobKind } from './job.ts';
 
 export interface MediaJobsSettings {
-  /** A running job with a lease this old is reclaimed: its process is assumed dead. */
+  /** Duration of a lease. A running job whose lease has expired is reclaimed: its process is assumed dead. */
   leaseSeconds: number;
   /**
-   * Interval between two renewals of the lease, which also detect a
-   * cancellation in another process.
+   * Interval between two renewals of the lease. A renewal also detects that another process has canceled the
+   * job.
    */
   heartbeatMs: number;
   /** Interval between two searches for jobs with an expired lease. */
   sweepMs: number;
-  /** A job fails after this many attempts, since it may be the cause of the crashes. */
+  /** A job fails after this many attempts, since the job itself may crash the processes that run it. */
   maxAttempts: number;
   /** Maximum number of queued and running jobs of one owner. */
   maxOpenPerOwner: number;
   /**
-   * Paid jobs that one owner may cancel within an hour while they run and before their acceptance
-   * upstream; then no more are accepted.
+   * Maximum number of paid jobs that one owner may cancel within an hour while they run, before a provider
+   * has accepted them. Beyond it, new paid jobs of this owner are refused.
    */
   maxCanceledPerHour: number;
   /**
-   * Running jobs of one owner and kind, over all processes. Further ones wait, which
-   * leaves capacity for other owners.
+   * Maximum number of running jobs of one owner and kind, over all processes. Further jobs wait in the queue,
+   * which leaves capacity for other owners.
    */
   maxRunningPerOwner: number;
-  /** Deadline of one image job, all its provider attempts included. */
+  /** Deadline of one image job, including all requests to providers. */
   imageDeadlineMs: number;
   /** Deadline of one video job. */
   videoDeadlineMs: number;
   mediaRetentionSeconds: number;
-  /** Media of one owner; beyond it the oldest are deleted. */
+  /** Maximum size of the media of one owner; beyond it the oldest media are deleted. */
   maxMediaBytesPerOwner: number;
   jobRetentionSeconds: number;
-  /** Jobs of each kind at once in this process. */
+  /** Maximum number of jobs of each kind that this process runs at once. */
   concurrency: number;
 }
 

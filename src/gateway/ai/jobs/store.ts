@@ -19,7 +19,10 @@ export interface JobsStore extends JobQueries, RunQueries, MediaQueries {
 
 interface JobQueries {
   countOpen(tx: Tx, owner: Owner): Promise<number>;
-  /** Jobs that the owner canceled while they ran, in the last hour, at the operator's expense. */
+  /**
+   * Counts paid jobs that the owner canceled in the last hour while they ran, and that cost the owner nothing,
+   * although a provider may have charged the operator.
+   */
   countCanceledRuns(tx: Tx, owner: Owner): Promise<number>;
   insert(tx: Tx, job: JobRow): Promise<void>;
   find(job: JobAddress): Promise<Job | null>;
@@ -31,43 +34,40 @@ interface JobQueries {
   hasWaiting(kind: JobKind): Promise<boolean>;
   /** Cancels the job and returns it; null, without effect, for a job that had ended. */
   cancel(job: JobAddress): Promise<CanceledJob | null>;
-  /** The price of a canceled job. */
+  /** Saves the charge of a canceled job. */
   saveCredits(jobId: string, credits: bigint): Promise<void>;
   deleteOldJobs(keepSeconds: number): Promise<void>;
 }
 
 /**
- * Queries of runs. Queries with a claimed job have no effect when the job was canceled or claimed
- * again meanwhile.
+ * Queries of runs. A write for a claimed job has no effect, and returns false if it returns a boolean, when
+ * the job has been canceled or claimed again in the meantime.
  */
 interface RunQueries {
   /**
-   * Claims the next queued job: the oldest one of the owner with the fewest running ones. Null when
-   * none is queued, or when the owners of all queued ones are at `maxRunningPerOwner`.
+   * Claims the next queued job: the oldest queued job of the owner with the fewest running jobs. Null when no
+   * job is queued, or when the owners of all queued jobs are at `maxRunningPerOwner`.
    */
   claim(
     kind: JobKind,
     options: { leaseSeconds: number; maxRunningPerOwner: number },
   ): Promise<ClaimedJob | null>;
-  /** Saves the hold that replaces a lost one. Returns false without an effect. */
+  /** Saves the hold that replaces a lost hold. */
   saveHold(job: ClaimedJob, holdId: string): Promise<boolean>;
-  /** Returns false without an effect. */
   saveUpstreamJob(job: ClaimedJob, upstreamJob: UpstreamJob): Promise<boolean>;
-  /** Returns false without an effect. */
   renewLease(job: ClaimedJob, state: { progress: number; leaseSeconds: number }): Promise<boolean>;
-  /** Returns a job that this process cannot finish to the queue. */
+  /** Puts a job that this process cannot finish back into the queue. */
   release(job: ClaimedJob): Promise<void>;
-  /** Returns false without an effect. */
   fail(job: ClaimedJob, error: JobError): Promise<boolean>;
-  /** Publishes the media and ends the job. Returns false without an effect. */
+  /** Publishes the media and ends the job. */
   succeed(
     tx: Tx,
     job: ClaimedJob,
     result: { media: readonly StoredMedia[]; keepSeconds: number; credits: bigint },
   ): Promise<boolean>;
   /**
-   * Returns jobs with an expired lease to the queue, including jobs that have been queued for
-   * longer than a lease, since their message may be lost. Fails those with too many attempts.
+   * Puts running jobs with an expired lease back into the queue, and finds jobs that have been queued for
+   * longer than a lease, since their message may be lost. Fails jobs with too many attempts.
    */
   reclaimExpired(options: {
     leaseSeconds: number;
@@ -75,8 +75,8 @@ interface RunQueries {
     error: JobError;
   }): Promise<{ waiting: { jobId: string; kind: JobKind; attempt: number }[]; failed: AbortedJob[] }>;
   /**
-   * Expires all leases, at the start of a process that is alone on the database: a dead process
-   * left these jobs.
+   * Puts all running jobs back into the queue and expires all leases. Called when a process starts that is
+   * alone on the database: these jobs belong to a dead process.
    */
   releaseAll(): Promise<void>;
 }
@@ -96,7 +96,7 @@ interface MediaQueries {
   expireMediaBeyond(tx: Tx, job: Pick<ClaimedJob, 'jobId' | 'owner'>, maxBytes: number): Promise<number>;
   /** Null when the link or the media has expired. */
   findMedia(mediaId: string, expires: number): Promise<MediaRecord | null>;
-  /** Delete their bytes first, then the rows. */
+  /** The caller deletes the bytes of these media first, then their rows with `deleteMedia`. */
   listExpiredMedia(limit: number): Promise<string[]>;
   deleteMedia(mediaIds: readonly string[]): Promise<void>;
 }
@@ -124,18 +124,18 @@ export interface JobAddress {
 export interface JobsPage {
   kind: JobKind;
   owner: Owner;
-  /** The last job of the page before. */
+  /** The last job of the previous page. */
   after: string | undefined;
   order: 'asc' | 'desc';
   limit: number;
 }
 
-/** A job that ended without a result; its hold has to be released and its upstream job canceled. */
+/** A job that ended without a result. The caller must release its hold and cancel its upstream job. */
 export interface AbortedJob extends PayableJob {
   upstreamJob: UpstreamJob | null;
 }
 
-/** A job that its owner canceled, with its upstream job. */
+/** A job that its owner canceled, with the request, from which its charge is computed. */
 export interface CanceledJob extends AbortedJob {
   request: JobRequest;
 }
@@ -310,8 +310,7 @@ function jobChanges({ sql, tx: transaction }: Database): JobChanges {
       await sql`update gateway.ai_jobs set credits = ${credits} where job_id = ${jobId}`;
     },
     async deleteOldJobs(keepSeconds) {
-      // Media expire much earlier. A job that still has some is kept, so that their bytes are
-      // deleted first.
+      // Media usually expire much earlier. A job that still has media is kept until their bytes are deleted.
       await sql`
         delete from gateway.ai_jobs j
         where created_at < gateway.townhall_now() - make_interval(secs => ${keepSeconds})
@@ -323,12 +322,13 @@ function jobChanges({ sql, tx: transaction }: Database): JobChanges {
 
 type ClaimQueries = Pick<RunQueries, 'claim' | 'reclaimExpired' | 'releaseAll'>;
 
-// Queries by which processes distribute the jobs.
+// Queries that distribute the jobs over the processes.
 function claimQueries({ sql, tx: transaction }: Database): ClaimQueries {
   return {
     claim: (kind, { leaseSeconds, maxRunningPerOwner }) =>
       transaction(async (tx) => {
-        // Serializes claims: two that count the same running jobs would together exceed the limit.
+        // Serializes claims: two concurrent claims would count the same running jobs and together exceed the
+        // owner's limit.
         await tx`select pg_advisory_xact_lock(hashtextextended(${`townhall.ai_jobs.${kind}`}, 0))`;
         const [row] = await tx<(AbortedRow & { request: JobRequest })[]>`
           update gateway.ai_jobs
@@ -437,7 +437,7 @@ function claimedJobWrites({ sql }: Database): ClaimedJobWrites {
 function mediaQueries({ sql }: Database): MediaQueries {
   return {
     async insertMedia({ jobId }, { mediaId, position, keepSeconds }) {
-      // Type and size are known only after the bytes were read.
+      // Placeholders: `succeed` writes the type and size, which are known once the bytes have been read.
       await sql`
         insert into gateway.ai_media (media_id, job_id, position, media_type, width, height, keep_until)
         values (${mediaId}, ${jobId}, ${position}, 'application/octet-stream', 0, 0,

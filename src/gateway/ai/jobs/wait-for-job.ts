@@ -1,6 +1,6 @@
-// Waits for the end of a job on behalf of a client whose interface has no jobs. A client without an
-// Idempotency-Key cannot find the job again, so its job is canceled when the wait ends early: a
-// retry would otherwise pay for the same result a second time.
+// Waits for the end of a job on behalf of a client whose API has no jobs. A client that sent no
+// Idempotency-Key cannot find the job again, so its job is canceled when the wait ends early: otherwise the
+// client's retry would pay for the same result a second time.
 import { pause } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
@@ -14,8 +14,8 @@ export interface JobWait {
   deadlineMs: number;
   clock: Pick<Clock, 'monotonicMs' | 'sleep'>;
   /**
-   * Whether the job runs on when the wait ends early: a repetition with the same Idempotency-Key
-   * finds it.
+   * Whether the job keeps running when the wait ends early, because a repeated request with the same
+   * Idempotency-Key finds it.
    */
   keepsRunning: boolean;
 }
@@ -23,7 +23,7 @@ export interface JobWait {
 const firstPollMs = 50;
 const longestPollMs = 500;
 
-/** The job that succeeded. Throws the Problem of one that failed, and 504 at the deadline. */
+/** Returns the job once it has succeeded. Throws the Problem of a failed job, and a 504 at the deadline. */
 export async function waitForJob(
   jobs: Pick<MediaJobs, 'find' | 'cancel'>,
   address: JobAddress,
@@ -40,8 +40,8 @@ export async function waitForJob(
 }
 
 /**
- * The job, if it has ended meanwhile: it was charged, or failed with a reason.
- * Else throws the error.
+ * Cancels the job and throws the error that ended the wait. If the job has ended in the meantime, returns it
+ * instead: it was charged, or failed for its own reason.
  */
 async function cancelUnlessEnded(
   jobs: Pick<MediaJobs, 'cancel'>,
@@ -68,7 +68,7 @@ async function pollUntilEnd(
   }
 }
 
-/** Null while the database is away: the job runs on and is charged, so the wait goes on too. */
+/** Null while the database is unavailable: the job keeps running and will be charged, so the wait continues. */
 async function findUnlessUnavailable(
   jobs: Pick<MediaJobs, 'find'>,
   address: JobAddress,
@@ -108,8 +108,8 @@ const kinds: Readonly<Partial<Record<ProblemCode, ProblemKind>>> = {
 };
 
 /**
- * A job stores the code of its failure. An unknown code is the provider's own, for a
- * request that it rejected.
+ * Turns the stored failure of a job into a Problem. A code that the gateway does not know is the provider's
+ * own code for a request that it rejected.
  */
 export function problemOfJob({ code, message }: JobError): Problem {
   const kind = kinds[code as ProblemCode];
