@@ -1,5 +1,5 @@
-// Maximum price of a call, computed before it is sent and held. The caller's output limit
-// is used unchanged; without one, the gateway adds a limit that the caller can afford.
+// The maximum price of a call, which is computed and held before the call is sent. An output limit in the
+// request is used unchanged; if the request has none, the gateway adds a limit that the caller can afford.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { Rates } from '../catalog/rates.ts';
@@ -20,15 +20,15 @@ export interface Demand {
   /** Whether tools are offered; some providers add a long system prompt for them. */
   hasTools?: boolean | undefined;
   /**
-   * Bytes of a text that the model reads repeatedly, such as the query of a
-   * reranking, times the repetitions.
+   * Bytes of a text that the model reads repeatedly, times the repetitions: rerankers read the query once per
+   * document.
    */
   repeatedBytes?: number | undefined;
   /** Whether the call requests that the provider caches input for an hour. */
   usesHourCache?: boolean | undefined;
-  /** The caller's output limit and the name of its member. */
+  /** The output limit in the request, and the name of the member that has it. */
   limit?: { tokens: number; member: string } | undefined;
-  /** The member in which the caller can send a limit. */
+  /** The member in which the caller could have sent a limit. */
   limitMember?: string | undefined;
   /** Number of answers. */
   choices?: number | undefined;
@@ -53,12 +53,12 @@ const tokensPerTurn = 8;
 const tokensForTools = 512;
 /** The shortest useful answer. A call that cannot pay for it is rejected. */
 export const minimumOutput = 16;
-// The output limit of models without a known one: the lowest `max_output_tokens` in catalog.json,
-// so every model there accepts it.
+// The assumed output limit of a model whose own limit is unknown: the lowest `max_output_tokens` in
+// catalog.json, so every model there accepts it.
 const unknownOutput = 32_768;
-// The same for models of a models file whose window is unknown too. A provider rejects a limit
-// beyond the window, so this assumes one of 16,384 tokens, half of it for the answer as in
-// longestOutput. A model with a smaller window needs its `context_window` in the file.
+// The same for a model of an operator's models file whose context window is unknown too. A provider rejects
+// a limit larger than the window, so this assumes a window of 16,384 tokens and, as in longestOutput, half of
+// it for the answer. A model with a smaller window needs its `context_window` in the file.
 const unknownOutputAndWindow = 8_192;
 
 /** The most input tokens that the provider can count. */
@@ -75,13 +75,14 @@ export function inputBound(
     size.turns * tokensPerTurn +
     tokensPerCall +
     (hasTools ? tokensForTools : 0);
-  // A model reads at most its context window; only media are estimated beyond it.
+  // A model reads at most its context window, so the rough estimate for media is cut off there. The bound of
+  // the text itself is never cut.
   return size.media > 0 && model.context_window !== null
     ? Math.min(mostTokens, Math.max(model.context_window, text))
     : mostTokens;
 }
 
-// One token a byte, or the count of the model's own tokenizer where the call has one.
+// One token per byte, or the lower count of the model's tokenizer if the text has been counted.
 function textBound(
   model: Pick<CatalogModel, 'upstream_model' | 'providerEntry'>,
   { textBytes, structureBytes }: Size,
@@ -93,8 +94,8 @@ function textBound(
 }
 
 /**
- * Throws a 422 when the catalog prices the model, but none of the kinds that this
- * call would use: a missing rate does not mean free.
+ * Throws a 422 when the catalog has prices for the model, but none for the kinds of usage that this call
+ * would have: a missing rate does not mean that the call is free.
  */
 export function requirePrice({ id, rates, tiers }: CatalogModel, kinds: readonly (keyof Rates)[]): void {
   if (
@@ -105,7 +106,7 @@ export function requirePrice({ id, rates, tiers }: CatalogModel, kinds: readonly
   throw unsupportedMember('model', `The model ${id} has no price for this kind of call.`);
 }
 
-/** The longest answer of the model without a limit. */
+/** The longest answer of the model, in tokens, when the request sets no limit. */
 export function longestOutput({
   max_output_tokens: longest,
   context_window: window,
@@ -117,7 +118,8 @@ export function longestOutput({
 }
 
 /**
- * The bound of the call on the model; `limit` is the one that is added when the caller sent none.
+ * The bound of the call on the model. `addedLimit` is the output limit that the gateway adds to a request
+ * without one.
  */
 export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bound {
   const { choices = 1, hasOutput = true, usesHourCache, units } = demand;
@@ -138,7 +140,7 @@ export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bo
 }
 
 /**
- * The longest answer that the credits cover on every model; -1 when they do not cover the input.
+ * The longest answer, in tokens, that the credits cover on every model; -1 when they do not cover the input.
  */
 export function affordableOutput(models: readonly CatalogModel[], demand: Demand, credits: bigint): number {
   const { choices = 1, usesHourCache } = demand;
@@ -157,7 +159,7 @@ export interface Shortfall {
   cause?: unknown;
 }
 
-/** 402 that names the affordable output limit. */
+/** A 402 that names the affordable output limit. */
 export function insufficientCredits(
   demand: Demand,
   { maxOutput, price, available, cause }: Shortfall,

@@ -1,6 +1,5 @@
-// A tighter bound than one token per byte, for calls that the byte bound would reject: a
-// tokenizer counts the text of the request if one is published for the model. In usual text the
-// tokens are a quarter of the bytes.
+// A tighter bound than one token per byte, for calls that the byte bound would reject: if the model's
+// tokenizer is published, it counts the text of the request. Ordinary text has about four bytes per token.
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { encodingOf, type TextTokens } from './encodings.ts';
 import type { RequestText, Size } from './measure.ts';
@@ -9,9 +8,9 @@ import type { TokenCounter } from './token-counter.ts';
 /** The largest text that is counted; a larger one keeps its byte bound. */
 export const longestCountedBytes = 256 * 1024;
 
-// Tokens that a provider adds around a text: quotes, separators, and pieces that the tokenizer
-// forms across them. OpenAI documents 3 tokens around a message and a property of a tool, and 12 at
-// the end of a tool, each of several texts.
+// Tokens that a provider adds around a string: quotes, separators, and tokens that span them. OpenAI
+// documents 3 tokens around a message or a tool's property, and 12 at the end of a tool. Each of these
+// consists of several strings, so 4 tokens per string are enough.
 const tokensAround = 4;
 
 /**
@@ -32,7 +31,7 @@ export async function computeCloserBound(
 }
 
 /**
- * Counts the text of the call for all models of a chain; undefined to keep the byte bound. Never
+ * Counts the text of the call for all models that may answer it; undefined to keep the byte bound. Never
  * rejects.
  */
 export async function countTextTokens(

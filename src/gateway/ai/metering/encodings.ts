@@ -1,5 +1,5 @@
-// Models with a published tokenizer. OpenAI publishes its encodings (tiktoken); for a name
-// that is not listed here, bytes are counted, as a later model may use another encoding.
+// Models whose tokenizer is published. OpenAI publishes its encodings (tiktoken). For a model name that is
+// not listed here, one token per byte is assumed, since a later model may use another encoding.
 import type { CatalogModel } from '../catalog/catalog.ts';
 
 export type Encoding = 'o200k_base' | 'cl100k_base';
@@ -7,7 +7,7 @@ export type Encoding = 'o200k_base' | 'cl100k_base';
 /** Maximum tokens of all text of a request, by encoding. */
 export type TextTokens = Partial<Record<Encoding, number>>;
 
-// A name continues with a dash (gpt-5-mini, gpt-4o-2024-11-20) or ends.
+// After the listed prefix, a model name ends or continues with a dash: gpt-5-mini, gpt-4o-2024-11-20.
 const encodings: readonly [RegExp, Encoding][] = [
   [/^(?:gpt-5(?:\.[1-6])?|gpt-4\.[15]|(?:chat)?gpt-4o|o[134])(?:-|$)/, 'o200k_base'],
   [/^(?:gpt-4|gpt-3\.5-turbo|text-embedding-3|text-embedding-ada-002)(?:-|$)/, 'cl100k_base'],

@@ -1,5 +1,5 @@
-// The part of gpt-tokenizer that the tokenizer's thread calls. Its own types include
-// the type of every model in it.
+// Types for the part of gpt-tokenizer that the tokenizer thread calls. The package's own types also contain a
+// type for every model that it knows.
 declare module 'gpt-tokenizer/encodingParams/constants' {
   export const CL100K_TOKEN_SPLIT_REGEX: RegExp;
   export const O200K_TOKEN_SPLIT_REGEX: RegExp;

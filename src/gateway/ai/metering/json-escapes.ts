@@ -1,15 +1,15 @@
-// Bytes that texts need in addition where the model reads them as JSON.
+// The additional bytes of a string when the model reads it as JSON.
 
 // A control character is one byte, and six as JSON (\u0000).
 const control = /[\u0000-\u0007\u000b\u000e-\u001f]/g;
 const controlEscapeBytes = 5;
-// Characters from one control character on that are counted one by one.
+// The length of a piece. Each piece begins at a control character, and its characters are counted one by one.
 const countedLength = 4_096;
-// A text of 10 MB must not block the event loop: beyond this many pieces, each character of a piece
-// counts as a control character.
+// A string of 10 MB must not block the event loop: after this many pieces, every character of a piece counts
+// as a control character.
 const countedPieces = 256;
 
-/** The bytes that the control characters of the text need in addition as JSON. */
+/** The additional bytes of the string's control characters in JSON; an upper bound for long strings. */
 export function escapeBytesOf(text: string): number {
   let controls = 0;
   let offset = 0;
@@ -36,7 +36,10 @@ function countControls(text: string, start: number, end: number): number {
 // Longer texts are not counted character by character, so that 10 MB do not block the event loop.
 const longestCounted = 2 ** 20;
 
-/** Characters that are one byte, and two as JSON; all of them in a longer text. */
+/**
+ * The number of characters that are one byte, and two in JSON: quotes, backslashes, line feeds and the like.
+ * For a string above the limit, all its characters count.
+ */
 export function shortEscapesIn(text: string): number {
   if (text.length > longestCounted) return text.length;
   let count = 0;
@@ -51,9 +54,9 @@ const jsonMembers = new Set(['input', 'args', 'parameters', 'schema', 'input_sch
 const resultMembers = new Set(['output', 'response']);
 
 /**
- * Whether the model reads the nested value as JSON: inputs and schemas of tools, and results that
- * are not text. A line feed or a quote has two bytes then, and a tokenizer that merges a hundred of
- * them as text does not.
+ * Whether the model reads the nested value as JSON: inputs and schemas of tools, and results that are not
+ * text. In JSON, a line feed or a quote takes two bytes. A tokenizer merges a hundred line feeds of plain
+ * text into one token, but not their escapes.
  */
 export function isReadAsJson(name: string, value: unknown): boolean {
   if (jsonMembers.has(name)) return true;

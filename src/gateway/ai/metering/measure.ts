@@ -2,8 +2,8 @@
 // can become. All strings of the body are text, except the medium itself (base64 data) in a content
 // part, at the places where the request's format has content parts (media-parts.ts). What only
 // looks like a medium elsewhere (the input of a tool, a schema, metadata) is sent to the model as
-// text and counts as text. The punctuation of JSON counts apart: providers write tools, their
-// inputs and schemas into the prompt as JSON or longer.
+// text and counts as text. The punctuation of JSON is counted separately: providers write tools, their
+// inputs and schemas into the prompt as JSON, or in a longer form.
 import { escapeBytesOf, isReadAsJson, shortEscapesIn } from './json-escapes.ts';
 import { mediaSources, objectsIn, type RequestFormat } from './media-parts.ts';
 import { readMedium, tokensOfMedium, unknownMedium, type MediumTokens } from './medium-tokens.ts';
@@ -15,21 +15,21 @@ export type { RequestFormat } from './media-parts.ts';
 /** The size of a model's input. */
 export interface Size {
   /**
-   * Bytes in UTF-8 of every text and every name that the model reads. A token is at least a byte.
+   * Bytes in UTF-8 of every string and every member name that the model reads. A token has at least one byte,
+   * so this is an upper bound for tokens.
    */
   textBytes: number;
   /**
-   * Bytes that the nested values need as JSON in addition: punctuation, escapes
-   * of control characters.
+   * Additional bytes of the nested values when they are written as JSON: punctuation and escapes.
    */
   structureBytes: number;
   /** Maximum tokens of all media together. */
   mediaTokens: number;
-  /** Usual tokens of all media together; never more than `mediaTokens`. */
+  /** Typical tokens of all media together; never more than `mediaTokens`. */
   usualMediaTokens: number;
   /** Number of media. */
   media: number;
-  /** Turns of a conversation, or texts to embed. */
+  /** Number of turns of a conversation, or of texts to embed. */
   turns: number;
   /** Collects the text that was counted, for a tokenizer. */
   text: () => RequestText;
@@ -72,8 +72,7 @@ export function sizeOf(body: object, format: RequestFormat): Size {
   return size;
 }
 
-// The instruction for a model that is to fill in the text before `suffix`
-// (formats/completions/request.ts).
+// The instruction to fill in the text before `suffix`, which formats/completions/request.ts adds.
 const instructionBytes = 512;
 
 function addedInstructionBytes(body: object, format: RequestFormat): number {
@@ -96,8 +95,8 @@ export interface RequestText {
   /** Every name and every text, media left out. */
   texts: string[];
   /**
-   * Bytes of all numbers and other literals, of brackets and commas, as JSON, and of
-   * tool names that are sent again.
+   * Bytes of everything else: numbers and other literals, brackets, commas and escapes of JSON, and text that
+   * the gateway or the provider adds.
    */
   otherBytes: number;
 }
@@ -112,7 +111,7 @@ function textOf(body: object, format: RequestFormat): RequestText {
   return text;
 }
 
-// `media` counts how often each text is a medium.
+// `media` has the base64 strings that are media and therefore not text, and how often each occurs.
 function collectText(text: RequestText, value: unknown, media: Map<string, number>, isJson = false): void {
   if (typeof value === 'string') {
     const mediumCount = media.get(value) ?? 0;
@@ -137,7 +136,7 @@ function collectText(text: RequestText, value: unknown, media: Map<string, numbe
   }
 }
 
-// A number or a switch at the top level configures the model, which does not read it.
+// Whether the model reads a top-level member. Numbers and booleans at this level only configure the call.
 function isRead(value: unknown): boolean {
   return typeof value === 'string' || (typeof value === 'object' && value !== null);
 }

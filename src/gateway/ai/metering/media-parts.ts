@@ -1,10 +1,10 @@
-// The places of content parts in each format, and the types that are media. A type is a medium
-// only at these places, and only the listed member is the medium; all its other members are text.
+// Where each format has content parts, and which of their types are media. A part is a medium only at these
+// places, and only its listed members are the medium; all its other members are text.
 import type { PassthroughFormatName } from '../providers/adapter/provider-adapter.ts';
 
 /**
- * The format of a request: those that pass through, `text` for /v1/ai/text and
- * `stream` for the AI SDK's.
+ * The format of a request: the pass-through formats, `text` for /v1/ai/text, and `stream` for the AI SDK's
+ * language model format.
  */
 export type RequestFormat = PassthroughFormatName | 'text' | 'stream';
 
@@ -13,9 +13,9 @@ export type MediumKind = 'image' | 'audio' | 'video' | 'file';
 /** One medium of a request. */
 export interface MediumSource {
   kind: MediumKind;
-  /** Base64 data, a data URL, an address, or the provider's id of a file. */
+  /** Base64 data, a data URL, a URL, or the provider's id of a file. */
   text: string;
-  /** Whether the member is for data and not for an address or an id. */
+  /** Whether the member is for data, and not for a URL or an id. */
   isData: boolean;
   /** The declared media type, where the format has a member for it. */
   mediaType: string | undefined;
@@ -126,7 +126,7 @@ function* sourcesOf(
   for (const path of [...data, ...references]) {
     const value = valueAt(part, path);
     if (typeof value === 'string') yield { kind, text: value, isData: data.includes(path), mediaType };
-    // A provider's own id of a file, under the provider's name.
+    // A reference is an object that has the provider's id of a file under the provider's name.
     else if (isObject(value) && path.endsWith('reference'))
       yield { kind, text: '', isData: false, mediaType };
   }
@@ -141,7 +141,7 @@ function contentsOf(turns: unknown): Part[] {
   return objectsIn(turns).flatMap(({ content }) => objectsIn(content));
 }
 
-// Results of tools contain parts, and so does a document whose source is its content.
+// Parts of tool results, and of documents with a `source` of the type `content`.
 function withNested(parts: readonly Part[]): Part[] {
   return parts.flatMap((part) => {
     if (part['type'] === 'tool_result') return withNested(objectsIn(part['content']));
@@ -170,7 +170,7 @@ function responseParts({ instructions, input, prompt }: Body): Part[] {
   const items = [...objectsIn(instructions), ...objectsIn(input)].flatMap((item) => {
     const { type, content, output } = item;
     if (outputTypes.has(type)) return isObject(output) ? [output] : objectsIn(output);
-    // Null is the type of a message too.
+    // The type of a message may also be null or absent.
     return (type ?? 'message') === 'message' ? objectsIn(content) : [];
   });
   return [...items, ...variables.filter(isObject)];

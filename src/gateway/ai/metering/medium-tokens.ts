@@ -18,15 +18,15 @@ export interface MediumTokens {
 // finest detail come to a few thousand, and to ten thousand when an image keeps its size. Usual
 // images count 1,000 to 2,000.
 const image: MediumTokens = { most: 16_384, usual: 2_048 };
-// A page of a file counts as an image and as its text.
+// A provider may count a page of a file as an image and as text.
 const page: MediumTokens = { most: 16_384, usual: 2_048 };
-// Content at a URL, or stored by the provider, is of unknown length. The context
-// window of most models is smaller and becomes the bound.
+// Content at a URL, or stored by the provider, is of unknown length. Most models have a smaller context
+// window, which then becomes the bound.
 export const unknownMedium: MediumTokens = { most: 262_144, usual: 32_768 };
 // Google counts 32 tokens per second, OpenAI 10.
 const audioTokensPerSecond: MediumTokens = { most: 50, usual: 32 };
-// The slowest codecs in use have 750 bytes per second, which at 50 tokens is 15
-// bytes per token; half of that as margin.
+// The slowest codecs in use have 750 bytes per second, which is 15 bytes per token at 50 tokens per second.
+// About half of that leaves a margin.
 const audioBytesPerToken = 8;
 // Google counts 258 tokens per second for one frame and 32 for the audio.
 const videoTokensPerSecond: MediumTokens = { most: 400, usual: 300 };
@@ -36,7 +36,7 @@ const videoBytesPerToken = 40;
 const fileBytesPerToken = 24;
 const textBytesPerToken = 4;
 
-/** A medium of a request by its content. */
+/** What the content of a medium reveals about it. */
 export interface Medium {
   kind: MediumKind;
   /**
@@ -49,7 +49,7 @@ export interface Medium {
   base64: string | undefined;
 }
 
-/** The kinds as which a provider may read the medium, and its data where that is base64. */
+/** Determines the kinds as which a provider may read the medium, and extracts its base64 data. */
 export function readMedium({ kind, text, isData, mediaType: declared }: MediumSource): Medium {
   const inlineData = parseDataUrl(text);
   const isInline = inlineData !== undefined || (isData && !/^(?:https?|data):/i.test(text));
@@ -64,13 +64,13 @@ export function readMedium({ kind, text, isData, mediaType: declared }: MediumSo
   };
 }
 
-// Line breaks of MIME are 2 of 78 characters. A text with more that is no base64 is
-// read as text, if at all.
+// Node's decoder skips all other characters, so a string with many of them decodes to too few bytes. The
+// margin of 10% allows line breaks: MIME has 2 in 78 characters. Any other string counts as text.
 function isBase64(data: string): boolean {
   return Buffer.from(data, 'base64').length >= Math.floor(data.length * 0.75 * 0.9) - 2;
 }
 
-/** Audio and video, whose tokens follow the playing time and not the bytes. */
+/** Detects audio and video, whose tokens depend on the playing time and not on the bytes. */
 function playableKind(mediaType: string | undefined, base64: string | undefined): MediumKind | undefined {
   const head = Buffer.from(base64?.slice(0, 64) ?? '', 'base64');
   if (videoHeads.some(({ at, bytes }) => head.subarray(at, at + bytes.length).equals(bytes))) return 'video';
@@ -88,9 +88,9 @@ const videoHeads = [
   { at: 0, bytes: Buffer.from([0, 0, 1, 0xba]) },
 ];
 
-// Providers read a part by its media type, whatever its member is named: a PDF in
-// `image_url` is a file of many pages. A file counts as less than its bytes only when a
-// member declares the media type.
+// Providers read a part by its media type, whatever the type of the part: a PDF in `image_url` is a file of
+// many pages. A file part becomes another kind only by a media type that a member declares, since another
+// kind may count fewer tokens than the file has bytes.
 function kindOf(
   kind: MediumKind,
   { declared, mediaType }: { declared: string | undefined; mediaType: string | undefined },
@@ -100,12 +100,12 @@ function kindOf(
   return family === 'image' || family === 'audio' || family === 'video' ? family : 'file';
 }
 
-/** The tokens of the medium. Subtracts the work on a PDF from `budget`. */
+/** The tokens of the medium. Subtracts the work of counting PDF pages from `budget`. */
 export function tokensOfMedium(medium: Medium, budget: PdfBudget): MediumTokens {
   const { kind, readAs } = medium;
   const tokens = tokensOfKind(medium, budget);
   if (readAs === undefined || kind !== 'file') return tokens;
-  // A provider that does not play the file reads its bytes.
+  // Some providers play such a file and others read its bytes, so the higher count is used.
   const playedTokens = tokensOfKind({ ...medium, kind: readAs }, budget);
   return {
     most: Math.max(tokens.most, playedTokens.most),
@@ -158,8 +158,8 @@ function isPdf(base64: string): boolean {
   return Buffer.from(base64.slice(0, 1_368), 'base64').includes('%PDF');
 }
 
-// The magic number of ZIP, which DOCX, XLSX and PPTX are. Their text is a thousand
-// times longer than their bytes at most.
+// The magic number of ZIP files, to which DOCX, XLSX and PPTX belong. Their uncompressed text may be a
+// thousand times longer than the file, so their length counts as unknown.
 const zip = Buffer.from('PK\x03\x04', 'latin1');
 
 function fileTokens(content: Buffer, mediaType: string | undefined, budget: PdfBudget): MediumTokens {

@@ -11,21 +11,21 @@ export interface PageCount {
   usual: number;
 }
 
-/** Time limit of all PDFs of one request on the event loop. */
+/** The work allowed for all PDFs of one request together, since it blocks the event loop. */
 export interface PdfBudget {
   names: number;
   streams: number;
   inflatedBytes: number;
 }
 
-/** Together about 30 ms. */
+/** Work of about 30 ms in total. */
 export function pdfBudget(): PdfBudget {
   return { names: 50_000, streams: 256, inflatedBytes: 2 * 1024 * 1024 };
 }
 
 // No provider of the catalog reads more pages of one file.
 const maxUnreadPages = 1_000;
-// The smallest known page takes 30 bytes; compression halves that.
+// The smallest known page object has 30 bytes; compression halves that.
 const leastPageBytes = 16;
 
 /** Never throws; returns at least one page. Subtracts its work from `budget`. */
@@ -44,9 +44,9 @@ export function countPdfPages(bytes: Buffer, budget: PdfBudget): PageCount {
 interface Tally {
   /** Objects of the type Page. */
   pages: number;
-  /** The largest `Count`. */
+  /** The largest value of a member `Count`. */
   declared: number;
-  /** References in the lists of children, of the page tree and of others. */
+  /** References in all lists `Kids`, in the page tree and elsewhere. */
   references: number;
   /** False when an unreadable part may contain pages. */
   isExact: boolean;
@@ -74,8 +74,8 @@ function escapablePattern(name: string): string {
 }
 
 /**
- * Tallies the names of one text. Returns the offsets of `First`, a member that
- * each object stream has.
+ * Tallies the names of one text. Returns the offsets of the name `First`, which is in the dictionary of every
+ * object stream.
  */
 function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
   const streamOffsets: number[] = [];
@@ -97,7 +97,7 @@ function readNames(text: string, tally: Tally, budget: PdfBudget): number[] {
 
 const maxBlank = 64;
 
-/** The next offset after white space and comments; -1 when it is not near. */
+/** The next offset after white space and comments; -1 when there are more than 64 bytes of them. */
 function skipBlank(text: string, start: number): number {
   let isComment = false;
   for (let offset = start; offset < start + maxBlank && offset < text.length; offset += 1) {
@@ -123,7 +123,7 @@ function readType(text: string, offset: number, tally: Tally): void {
 
 function readKids(text: string, offset: number, tally: Tally): number {
   if (offset < 0 || text[offset] !== '[') {
-    // The list is an object of its own.
+    // The list is a separate object, which is not looked up.
     tally.isExact = false;
     return names.lastIndex;
   }
@@ -163,14 +163,14 @@ function readObjectStream(
     tally.isExact = false;
     return;
   }
-  // Outlines have the member too, and no stream.
+  // The dictionary of an outline also has `First`, but no stream.
   if (rest.startsWith('endobj', length)) return;
   const dictionary = textBefore.slice(start) + rest.slice(0, length);
   if (start < 0 || /#|\/(?:DecodeParms|DP)\b/.test(dictionary)) {
     tally.isExact = false;
     return;
   }
-  // Without a filter its text was read already.
+  // A stream without a filter is plain text, which the caller has already read as part of the file.
   if (!/\/F(?:ilter)?\b/.test(dictionary)) return;
   const isDeflated = /\/Filter\s{0,8}\[?\s{0,8}\/Fl(?:ateDecode)?\s{0,8}(?:\]|\/[A-EG-Z]|>)/.test(dictionary);
   const content = isDeflated ? inflate(bytes, at + length + 'stream'.length, budget) : undefined;
@@ -197,7 +197,7 @@ function inflate(bytes: Buffer, from: number, budget: PdfBudget): string | undef
     budget.inflatedBytes -= content.length;
     return content.toString('latin1');
   } catch {
-    // The inflated size before the error is unknown.
+    // How much was inflated before the error is unknown, so the budget counts as used up.
     budget.inflatedBytes = 0;
     return undefined;
   }

@@ -4,7 +4,7 @@ import { maxBigInt } from '../../../kernel/bigint.ts';
 import type { UsageFacts } from '../../usage/index.ts';
 import { videoResolutions, type Rates, type Tier } from '../catalog/rates.ts';
 
-/** The members of a model that determine its price. `rates: null` is free. */
+/** The members of a model that determine the price of a call. With `rates: null` it is free. */
 export interface PricedModel {
   rates: Rates | null;
   tiers: readonly Tier[];
@@ -16,7 +16,8 @@ export interface PricedModel {
  */
 export type Tokens = UsageFacts['tokens'] & { hourCacheWrite?: number };
 /**
- * Units of a usage record, and the lines of a video, which select its rate but are not recorded.
+ * Units of a usage record, and the lines of a video (its shorter side), which select its rate but are not
+ * recorded.
  */
 export type Units = UsageFacts['units'] & { videoLines?: number | undefined };
 
@@ -89,7 +90,7 @@ export function maximumPrice(
   return highestPrice;
 }
 
-/** Output tokens that the credits cover beside the input; -1 when they do not cover the input. */
+/** Output tokens that the credits cover in addition to the input; -1 when they do not cover the input. */
 export function affordableOutputTokens(
   { rates, tiers }: PricedModel,
   { input, usesHourCache, credits }: Omit<UsageBound, 'output'> & { credits: bigint },
@@ -105,14 +106,14 @@ export function affordableOutputTokens(
   return leastTokens;
 }
 
-// The rates of every tier that a call with at most so much input can fall into.
+// The rates of every tier that a call with at most this many input tokens can reach.
 function reachableRates(rates: Rates, tiers: readonly Tier[], input: number): FullRates[] {
   const thresholds = tiers.map((tier) => tier.above_input_tokens).filter((threshold) => threshold < input);
   return [0, ...thresholds.map((threshold) => threshold + 1)].map((count) => ratesAt(rates, tiers, count));
 }
 
-// The highest tier whose threshold the input exceeds; its missing rates fall
-// back to the base rates.
+// The rates of the highest tier whose threshold the input exceeds. The base rates replace the rates that the
+// tier does not have.
 function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates {
   let matchingTier: Tier | undefined;
   for (const tier of tiers) {
@@ -170,8 +171,8 @@ function unitsPrice(rates: Rates, units: Units): bigint {
 // Encoders work in blocks of 16 lines, so a video may have fewer lines than its nominal resolution.
 const encoderBlockLines = 16;
 
-// The rate of the highest resolution that the video reaches; the highest rate of all
-// if its lines are unknown.
+// The rate of the highest resolution that the video reaches, or the highest rate of all when its lines are
+// unknown.
 function videoRate(rates: Rates, lines: number | undefined): number {
   const resolutionRates = videoResolutions.flatMap((minLines) => {
     const rate = rates[`video_second_${minLines}`];

@@ -4,7 +4,7 @@ import type { Usage } from '../hub/language-model.ts';
 import type { Size } from './measure.ts';
 import { inputTokens, noTokens, type Tokens } from './price.ts';
 
-/** Reported usage of a provider; `faulty` when a number is not a count. */
+/** The usage that a provider reports; `faulty` when one of its numbers is not a count. */
 export type Claim = { tokens: Tokens; isFinal: boolean } | 'faulty';
 
 type Counts = Readonly<Record<string, unknown>>;
@@ -13,14 +13,14 @@ type Counts = Readonly<Record<string, unknown>>;
 export type ReadClaim = (usage: Counts) => Claim | undefined;
 
 /**
- * Chat completions and embeddings: cached tokens are part of the input, and reasoning is part of
- * the output, except for providers that count it separately, which their total reveals.
+ * Chat completions and embeddings: cached tokens are part of the input, and reasoning is part of the output.
+ * Some providers count reasoning separately from the output, which shows in their total.
  */
 export const chatClaim: ReadClaim = (usage) => {
   const inputDetails = countsOf(usage['prompt_tokens_details']);
   const outputDetails = countsOf(usage['completion_tokens_details']);
   return parseClaim(usage, ['prompt_tokens', 'completion_tokens', 'total_tokens'], (count) => {
-    // Providers of this format use three names.
+    // Providers of this format have three names for cached tokens.
     const cachedTokens =
       count(inputDetails['cached_tokens']) ||
       count(usage['prompt_cache_hit_tokens']) ||
@@ -117,8 +117,8 @@ export const rerankClaim: ReadClaim = (usage) => {
 };
 
 /**
- * Amazon Bedrock's list of cache writes in Anthropic's form; undefined where it
- * has none for an hour.
+ * Converts Amazon Bedrock's list of cache writes to Anthropic's format; undefined when it has no hour-long
+ * cache write.
  */
 function bedrockCacheWrites(details: unknown): Record<string, unknown> | undefined {
   if (!Array.isArray(details)) return undefined;
@@ -127,9 +127,9 @@ function bedrockCacheWrites(details: unknown): Record<string, unknown> | undefin
 }
 
 /**
- * The hub's usage; undivided kinds are plain input or output. Anthropic's package omits two values,
- * which are taken from the provider's raw usage: hour-long cache writes, and the cache of a
- * compaction.
+ * The hub's usage. Tokens that a provider does not divide into kinds count as plain input or output.
+ * Anthropic's package omits two values, which are read from the provider's raw usage: hour-long cache writes,
+ * and the cached tokens of a compaction.
  */
 export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usage): Claim | undefined {
   return parseClaim(
@@ -161,7 +161,7 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
   );
 }
 
-// One invalid number invalidates the whole report.
+// A single invalid number makes the whole report faulty.
 function parseClaim(
   usage: Counts,
   countNames: readonly string[],
@@ -190,7 +190,7 @@ export function isAbsurd(tokens: Tokens, bound: { input: number; output: number 
   );
 }
 
-// Hidden tokens of a provider may exceed a bound slightly, but not eightfold.
+// Tokens that a provider counts without showing them may exceed a bound slightly, but not eightfold.
 const absurdFactor = 8;
 
 const bytesPerToken = 4;
@@ -202,8 +202,8 @@ export function tokensOfText(bytes: number): number {
 }
 
 /**
- * Estimate for a request: its text and the usual tokens of its media. The model
- * reads `repeatedBytes` in addition.
+ * Estimate for a request: its text and the usual tokens of its media. `repeatedBytes` are text that the model
+ * reads again (Demand in bound.ts).
  */
 export function tokensOfRequest(
   { textBytes, turns, usualMediaTokens }: Pick<Size, 'textBytes' | 'turns' | 'usualMediaTokens'>,

@@ -1,5 +1,5 @@
-// Counts tokens in a worker thread, since a tokenizer takes 100 ms for 256 KiB of text, and longer
-// for hostile text. The thread starts with the first job and ends after an idle minute.
+// Counts tokens in a worker thread, since a tokenizer takes 100 ms for 256 KiB of ordinary text, and longer
+// for text that is made to be slow. The thread starts with the first job and exits after an idle minute.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../../../kernel/assets.ts';
 import type { Encoding } from './encodings.ts';
@@ -21,7 +21,7 @@ export interface TokenCounter {
    * the thread fails; never rejects.
    */
   count(encoding: Encoding, texts: readonly string[]): Promise<number | undefined>;
-  /** Ends the thread; jobs resolve to undefined. */
+  /** Terminates the thread; running and queued jobs resolve to undefined. */
   close(): Promise<void>;
 }
 
@@ -31,9 +31,9 @@ export interface TokenCounterOptions {
    * 0.4 s on an idle core.
    */
   deadlineMs?: number;
-  /** Running and queued jobs. */
+  /** Maximum number of running and queued jobs. */
   maxJobs?: number;
-  /** Without a job the thread ends after this time. */
+  /** The thread exits after this time without a job. */
   idleMs?: number;
 }
 
@@ -99,7 +99,7 @@ function finish(counter: CounterState, jobId: number, tokens: number | undefined
   else if (index === 0) sendFirst(counter);
 }
 
-// A thread within a job can only be terminated.
+// A thread that is busy with a job can only be terminated; the next job starts a new one.
 function expire(counter: CounterState, jobId: number): void {
   if (counter.jobs[0]?.jobId === jobId) void stopWorker(counter);
   finish(counter, jobId, undefined);
@@ -112,8 +112,7 @@ function failAll(counter: CounterState): void {
 function startWorker(counter: CounterState): Worker {
   const worker = startTokenizer();
   worker.on('message', ({ jobId, tokens }: TokensCounted) => finish(counter, jobId, tokens));
-  // A missing package fails the jobs too: none can be counted, and each call keeps its byte
-  // bound.
+  // A thread that cannot load the tokenizer package fails here too; each call then keeps its byte bound.
   const fail = (): void => {
     if (counter.worker !== worker) return;
     counter.worker = undefined;
@@ -130,7 +129,7 @@ async function stopWorker(counter: CounterState): Promise<void> {
   await worker?.terminate();
 }
 
-/** Starts the thread, which does not keep the process alive. */
+/** The thread does not keep the process alive. */
 function startTokenizer(): Worker {
   const thread = startThread('src/gateway/ai/metering/tokenizer-thread', {
     env: {},

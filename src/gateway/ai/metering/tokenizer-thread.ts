@@ -1,5 +1,5 @@
-// The entry of the thread that counts tokens: one job per message. An encoding takes
-// 30 MB and is loaded by its first job.
+// Entry point of the thread that counts tokens: one job per message. An encoding takes 30 MB of memory and is
+// loaded for its first job.
 import { parentPort } from 'node:worker_threads';
 import type { Encoding } from './encodings.ts';
 import type { CountTokens, TokensCounted } from './token-counter.ts';
@@ -23,10 +23,10 @@ async function load(encoding: Encoding): Promise<Tokenizer> {
 
 const tokenizers = new Map<Encoding, Promise<Tokenizer>>();
 
-// Merging takes quadratic time in the length of a piece. Words are shorter; a longer
-// piece is counted by its bytes.
+// Encoding a piece takes time quadratic in its length. Words are shorter than this limit; a longer piece
+// counts as one token per byte.
 const longestPiece = 256;
-// The spelling of a special token is ordinary text in a request.
+// A special token such as <|endoftext|> is ordinary text in a request.
 const options = { disallowedSpecial: new Set<string>() };
 
 function count({ countTokens, pieces }: Tokenizer, text: string): number {

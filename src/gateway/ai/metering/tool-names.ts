@@ -1,6 +1,6 @@
-// Tool names that occur once in a request and again in the provider's prompt. A tool
-// result refers to its call by an id only, and the gateway or the provider adds the
-// tool's name; Google's format has the name of each result twice.
+// Text about tools that the provider's prompt has in addition to the request. Most of it are tool names: a
+// tool result refers to its call only by an id, and the gateway or the provider adds the tool's name.
+// Google's format has the name of each result twice.
 import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { shortEscapesIn } from './json-escapes.ts';
 import { objectsIn, type RequestFormat } from './media-parts.ts';
@@ -9,7 +9,7 @@ type Part = Readonly<Record<string, unknown>>;
 
 const formatsWithoutTools = new Set<RequestFormat>(['completions', 'embeddings', 'moderations', 'rerank']);
 
-/** How often the name is sent with each result, besides its place in the body. */
+/** How often the name is sent with each result, in addition to its occurrence in the body. */
 const namesPerResult = 2;
 
 /** The bytes of all tool names that are sent with results and are not in the body. */
@@ -31,7 +31,7 @@ const customSchemaBytes = 160;
 // (formats/responses/tool-table.ts).
 const joinBytes = 16;
 
-/** The bytes of schemas and names that the gateway may write for the tools of the request. */
+/** The bytes of schemas and names that the gateway may add to the tools of the request. */
 export function addedSchemaBytes(body: object, format: RequestFormat): number {
   if (format !== 'responses') return 0;
   let bytes = 0;
@@ -49,9 +49,8 @@ function schemaBytesOf({ type }: Part): number {
 }
 
 /**
- * The bytes by which the arguments of earlier tool calls grow when they are parsed and serialized
- * again, which a translation and some providers do: 1e20 becomes 21 digits. Their formats have them
- * as one text.
+ * The bytes by which the arguments of earlier tool calls grow when a translation or a provider parses and
+ * serializes them again: 1e20 becomes 21 digits. Only formats that send arguments as a JSON string need this.
  */
 export function addedArgumentBytes(body: object, format: RequestFormat): number {
   const { messages, input } = body as Part;
@@ -68,10 +67,10 @@ export function addedArgumentBytes(body: object, format: RequestFormat): number 
   );
 }
 
-// Longer arguments are not parsed here and count as if they were no JSON.
+// Longer arguments are not parsed here and count like arguments that are not JSON.
 const longestParsed = 64 * 1024;
 
-/** Arguments that are no JSON are sent as a JSON string. */
+/** Arguments that are not JSON are sent as a JSON string, whose quotes and line feeds are escaped. */
 function addedQuoteBytes(text: string): number {
   if (text.length <= longestParsed && parseJsonOrUndefined(text) !== undefined) return 0;
   return shortEscapesIn(text);
@@ -79,10 +78,10 @@ function addedQuoteBytes(text: string): number {
 
 // A longer mantissa has more characters than the digits that it becomes.
 const longestMantissa = 24;
-// From 1e20 to its 21 digits.
+// 1e20 has 4 characters and becomes 21 digits.
 const longestGrowth = 17;
-// So many numbers are measured one by one; any more count with the longest growth, so that a text
-// of 10 MB does not block the event loop.
+// This many numbers are measured one by one; each further number counts with the longest growth, so that a
+// string of 10 MB does not block the event loop.
 const measuredNumbers = 2_048;
 
 function addedExponentBytes(text: string): number {
@@ -110,8 +109,8 @@ function growthOfNumber(text: string, offset: number): number {
   return Math.max(0, String(Number(number)).length - number.length);
 }
 
-// A part is read in the way of every format at once, and the longest name counts: a
-// member of another format can then raise the number and never lower it.
+// Reads the members of every format in each part, and counts the longest name: a member of another format
+// can only raise the result, never lower it.
 function repeatedBytes(parts: readonly Part[]): number {
   const bytesOfCalls = new Map<string, number>();
   let bytes = 0;
