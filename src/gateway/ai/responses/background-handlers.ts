@@ -18,6 +18,7 @@ import {
 } from './calls.ts';
 import { ownerOf } from '../calls/owner.ts';
 import { streamNotAvailable } from './runs/event-log.ts';
+import type { ResponseAddress } from './stored/store.ts';
 import { isRunning } from './stored/stored-responses.ts';
 import { answerTranslated } from '../handlers/translated-format.ts';
 import { unixSeconds } from '../../../kernel/clock.ts';
@@ -88,18 +89,27 @@ export async function cancelResponse(
   { path, identity, signal }: Call<Operations['ai.cancelResponse'], Identity>,
 ): Promise<Reply<Operations['ai.cancelResponse']>> {
   const address = { responseId: path.response_id, owner: ownerOf(identity) };
-  let response = await storedResponses.find(address);
+  const response = await storedResponses.find(address);
   if (response['background'] !== true) throw notInBackground();
   if (isRunning(response) && !(await background.cancel(address.responseId))) {
     // The response runs in another gateway, which polls the database for cancellations every second.
     await storedResponses.requestCancel(address);
-    const endsMs = clock.monotonicMs() + cancelWaitMs;
-    do {
-      await pause(cancelPollMs, { clock, signal });
-      response = await storedResponses.find(address);
-    } while (isRunning(response) && clock.monotonicMs() < endsMs && !signal.aborted);
+    await waitForEnd({ storedResponses, clock }, address, signal);
   }
   return { status: 200, body: (await storedResponses.find(address)) as ResponseAnswer };
+}
+
+/** Returns when the response has ended, after `cancelWaitMs`, or when the client disconnects. */
+async function waitForEnd(
+  { storedResponses, clock }: Pick<ResponsesContext, 'storedResponses' | 'clock'>,
+  address: ResponseAddress,
+  signal: AbortSignal,
+): Promise<void> {
+  const deadlineMs = clock.monotonicMs() + cancelWaitMs;
+  while (clock.monotonicMs() < deadlineMs && !signal.aborted) {
+    await pause(cancelPollMs, { clock, signal });
+    if (!isRunning(await storedResponses.find(address))) return;
+  }
 }
 
 function backgroundNeedsStore(): Problem {

@@ -104,7 +104,7 @@ function checkRegularly(
       for (const responseId of responseIds)
         if (!uncanceledIds.has(responseId)) runs.find(responseId)?.abort(cancellation);
     } catch (error) {
-      log.warn({ err: error }, 'the leases of responses in the background could not be renewed');
+      log.warn({ err: error }, 'the leases of background responses could not be renewed');
     } finally {
       isChecking = false;
     }
@@ -149,7 +149,7 @@ async function startBackground(
   const { responseId, owner, previousId, request } = plan;
   const start = Promise.withResolvers<void>();
   let isStarted = false;
-  const begin = async (): Promise<void> => {
+  const storeOnce = async (): Promise<void> => {
     if (isStarted) return;
     const runningResponse = { ...response, status: 'in_progress' };
     await storedResponses.begin(
@@ -163,7 +163,7 @@ async function startBackground(
   const run = runs.start<EventItem>({ runId: responseId, owner: ownerKey(owner) }, async (current) => {
     const recorder = new Recorder(current, { response, storedResponses, responseId, log });
     try {
-      const reply = await answer({ signal: current.signal, remember: rememberNothing }, begin);
+      const reply = await answer({ signal: current.signal, remember: rememberNothing }, storeOnce);
       for await (const event of readEvents(reply)) await recorder.accept(event);
       recorder.requireFinal();
     } catch (error) {
@@ -173,14 +173,14 @@ async function startBackground(
       runningIds.delete(responseId);
     }
   });
-  const leave = (): void => {
+  const abortUnlessStarted = (): void => {
     if (!isStarted) run.abort();
   };
-  signal.addEventListener('abort', leave, { once: true });
+  signal.addEventListener('abort', abortUnlessStarted, { once: true });
   try {
     await start.promise;
   } finally {
-    signal.removeEventListener('abort', leave);
+    signal.removeEventListener('abort', abortUnlessStarted);
   }
   return { response: { ...response, status: 'queued' }, events: () => run.log.read(-1) };
 }
@@ -273,7 +273,7 @@ class Recorder {
       await storedResponses.finish(responseId, finalResponse);
       return true;
     } catch (error) {
-      log.error({ err: error, responseId }, 'a response in the background could not be stored');
+      log.error({ err: error, responseId }, 'a background response could not be stored');
       return false;
     }
   }
@@ -289,7 +289,8 @@ class Recorder {
 const cancellation = new Problem('conflict', 'conflict', 'The response is canceled.');
 
 function failureOf(event: JsonRecord): Problem {
-  const { code, message } = { ...event, ...(isRecord(event['error']) ? event['error'] : {}) } as JsonRecord;
+  // Some providers put code and message in the member `error`, others in the event itself.
+  const { code, message }: JsonRecord = isRecord(event['error']) ? { ...event, ...event['error'] } : event;
   const text = typeof message === 'string' ? message : 'The model provider failed.';
   return new Problem(
     'upstream_failed',

@@ -57,7 +57,7 @@ export async function compactResponse(
     return compaction as JsonRecord;
   };
   const reply = await answerTranslated(context, compactionFormat(format, compact), {
-    call: toPassthroughRequest(call, toRequest(call.body, summaryInput)),
+    call: withRequest(call, toRequest(call.body, summaryInput)),
   });
   if (compaction === undefined) throw new Error('A call without stream has no whole answer.');
   return { status: 200, body: compaction, headers: withWarnings(call.body, reply.headers) };
@@ -94,7 +94,13 @@ function compactionFormat(
 }
 
 const sentMembers = ['model', 'instructions', 'reasoning', 'prompt_cache_key'] as const;
-const readMembers = new Set<string>([...sentMembers, 'input', 'previous_response_id', 'store', 'stream']);
+const supportedMembers = new Set<string>([
+  ...sentMembers,
+  'input',
+  'previous_response_id',
+  'store',
+  'stream',
+]);
 
 function toRequest(body: CompactCall['body'], input: JsonRecord[]): ResponseRequest {
   const members = sentMembers.flatMap((name) => (body[name] === undefined ? [] : [[name, body[name]]]));
@@ -103,7 +109,9 @@ function toRequest(body: CompactCall['body'], input: JsonRecord[]): ResponseRequ
 
 /** Adds a warning for each member that has no effect on a summary, such as `tools`. */
 function withWarnings(body: CompactCall['body'], headers: Record<string, string>): Record<string, string> {
-  const droppedMembers = Object.keys(body).filter((name) => !readMembers.has(name) && body[name] !== null);
+  const droppedMembers = Object.keys(body).filter(
+    (name) => !supportedMembers.has(name) && body[name] !== null,
+  );
   const warnings = warningHeaders(
     droppedMembers.map((feature) => ({
       type: 'unsupported',
@@ -116,12 +124,13 @@ function withWarnings(body: CompactCall['body'], headers: Record<string, string>
   return texts.length === 0 ? headers : { ...headers, [name]: texts.join('; ').slice(0, 1_000) };
 }
 
-function toPassthroughRequest(call: CompactCall, body: ResponseRequest) {
+/** The call with the request for a summary instead of its own body. */
+function withRequest(call: CompactCall, body: ResponseRequest) {
   const rawBody = Buffer.from(JSON.stringify(body));
   if (rawBody.length > maxConversationBytes) throw conversationTooLong();
   return { ...callMembers(call), timing: call.timing, body, rawBody };
 }
 
 function nothingToCompact(): Problem {
-  return invalidMember('input', 'must have items, or previous_response_id a conversation');
+  return invalidMember('input', 'must have items unless previous_response_id continues a conversation');
 }

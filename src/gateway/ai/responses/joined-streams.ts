@@ -184,17 +184,18 @@ async function recordEvents(run: Run, events: AsyncIterable<SseEvent<unknown>>):
 }
 
 async function recordFrames(run: Run, content: Uint8Array | AsyncIterable<Uint8Array>): Promise<void> {
-  let next = 0;
+  let nextSequence = 0;
   for await (const frame of readFrames(content)) {
     const bytes = Buffer.from(frame);
-    const sequence = frame.startsWith(':') ? undefined : sequenceOf(frame, next);
-    next = (sequence ?? next - 1) + 1;
+    const isComment = frame.startsWith(':');
+    const sequence = isComment ? undefined : (providerSequence(frame) ?? nextSequence);
+    if (sequence !== undefined) nextSequence = sequence + 1;
     run.log.append({ sequence, item: bytes, bytes: bytes.length });
   }
 }
 
-/** The provider's own number, or the place of the event where there is none. */
-function sequenceOf(frame: string, place: number): number {
-  const providerSequence = /"sequence_number":\s*(\d{1,15})[,}\s]/.exec(frame)?.[1];
-  return providerSequence === undefined ? place : Number(providerSequence);
+/** The sequence number that the provider has written into the event. */
+function providerSequence(frame: string): number | undefined {
+  const sequence = /"sequence_number":\s*(\d{1,15})[,}\s]/.exec(frame)?.[1];
+  return sequence === undefined ? undefined : Number(sequence);
 }

@@ -71,8 +71,8 @@ export async function planResponse(
   const isBackground = body.background === true;
   const isStored = body.store === true || isBackground;
   const owner = ownerOf(identity);
-  const conversation = await expand(storedResponses, { body, owner, previousId, isStored, model });
-  const rawBody = Buffer.from(JSON.stringify(conversation));
+  const modelBody = await toModelRequest(storedResponses, { body, owner, previousId, isStored, model });
+  const rawBody = Buffer.from(JSON.stringify(modelBody));
   if (previousId !== null && rawBody.length > maxConversationBytes) throw conversationTooLong();
   return {
     responseId: id('resp'),
@@ -81,20 +81,18 @@ export async function planResponse(
     isStored,
     isBackground,
     request: body,
-    body: conversation,
+    body: modelBody,
     rawBody,
   };
 }
 
-async function expand(
+interface PlannedCall extends Pick<ResponsePlan, 'body' | 'owner' | 'previousId' | 'isStored'> {
+  model: CatalogModel;
+}
+
+async function toModelRequest(
   storedResponses: StoredResponses,
-  {
-    body,
-    owner,
-    previousId,
-    isStored,
-    model,
-  }: Pick<ResponsePlan, 'body' | 'owner' | 'previousId' | 'isStored'> & { model: CatalogModel },
+  { body, owner, previousId, isStored, model }: PlannedCall,
 ): Promise<ResponseRequest> {
   const { previous_response_id: _previous, background: _background, ...modelBody } = body;
   const request: ResponseRequest = { ...modelBody, store: false };
@@ -143,7 +141,7 @@ export function openSummaries(
 function unreadableSummary(): Problem {
   return invalidMember(
     'input',
-    `has a compaction of another user, one that is changed, or more than ${maxSummaries} of them`,
+    `has a compaction of another user, a modified compaction, or more than ${maxSummaries} compactions`,
   );
 }
 

@@ -101,8 +101,8 @@ async function* presentEvents(
   for await (const event of events) yield (await presentEvent(event, plan, save)) as ResponseEvent;
 }
 
-// Only events with these types have a response; all other bytes stay as they are.
-const withResponse = /"response\.(?:created|queued|in_progress|completed|incomplete|failed)"/;
+// Only events of these types contain a response; all other bytes are passed on unchanged.
+const responseEventType = /"response\.(?:created|queued|in_progress|completed|incomplete|failed)"/;
 
 /** Each chunk of `content` consists of complete events. */
 async function* rewriteStream(
@@ -112,14 +112,14 @@ async function* rewriteStream(
 ): AsyncGenerator<Uint8Array> {
   for await (const bytes of content) {
     const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
-    if (withResponse.test(text)) yield* rewriteFrames(text, plan, save);
+    if (responseEventType.test(text)) yield* rewriteFrames(text, plan, save);
     else yield bytes;
   }
 }
 
 async function* rewriteFrames(text: string, plan: ResponsePlan, save: Save): AsyncGenerator<Uint8Array> {
   for (const frame of splitFrames(text)) {
-    const event = withResponse.test(frame) ? eventOf(frame) : undefined;
+    const event = responseEventType.test(frame) ? eventOf(frame) : undefined;
     if (event === undefined || !isRecord(event['response'])) yield Buffer.from(frame);
     else {
       const view = await presentEvent(event, plan, save);

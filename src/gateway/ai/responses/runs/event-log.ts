@@ -66,7 +66,7 @@ class MemoryEventLog<T> implements EventLog<T> {
     this.#entries.push({ ...entry, bytes: allBytes });
     this.#resize(allBytes);
     // Drop half of the log at once, so that the array is not copied for each event.
-    if (this.#bytes > maxBytes) this.#dropFirst(countBeyond(this.#entries, this.#bytes - maxBytes / 2));
+    if (this.#bytes > maxBytes) this.#dropFirst(countToFree(this.#entries, this.#bytes - maxBytes / 2));
     this.#wakeReaders();
   }
 
@@ -137,8 +137,8 @@ class MemoryEventLog<T> implements EventLog<T> {
   }
 }
 
-/** The number of the oldest entries that have the bytes together; the newest entry is never counted. */
-function countBeyond(entries: readonly Entry<unknown>[], bytes: number): number {
+/** How many of the oldest entries must go to free the bytes; the newest entry always stays. */
+function countToFree(entries: readonly Entry<unknown>[], bytes: number): number {
   let count = 0;
   for (let excessBytes = bytes; excessBytes > 0 && count < entries.length - 1; count += 1)
     excessBytes -= entries[count]?.bytes ?? 0;

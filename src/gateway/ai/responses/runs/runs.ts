@@ -164,7 +164,7 @@ function tooManyRuns(): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    `${maxPerOwner} of your calls run in the background already; wait for one or cancel it.`,
+    `You already have ${maxPerOwner} calls running in the background; wait until one ends, or cancel one.`,
     { headers: { 'retry-after': '1' } },
   );
 }

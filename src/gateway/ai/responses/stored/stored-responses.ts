@@ -95,7 +95,7 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
     const { responseId, owner } = response;
     const row = { ...sealRow(options, response), ...lease };
     await store.insert(row, options.keepHours * 3_600, alongside);
-    background.run(`the quota after ${responseId}`, () =>
+    background.run(`enforce the quota after ${responseId}`, () =>
       store.deleteBeyond(owner, options.maxBytesPerOwner),
     );
   }
@@ -151,7 +151,7 @@ function createCleanup(
   const stop = new AbortController();
   let loop: Promise<void> | undefined;
 
-  async function failAbandoned(all: boolean): Promise<void> {
+  async function failAbandoned({ all }: { all: boolean }): Promise<void> {
     for (;;) {
       const rows = await store.findAbandoned({ all, runningIds, limit: cleanBatch });
       // Skip a response that this process has begun since the query.
@@ -163,14 +163,14 @@ function createCleanup(
   async function clean(): Promise<void> {
     try {
       while ((await store.deleteExpired(cleanBatch)) === cleanBatch);
-      await failAbandoned(false);
+      await failAbandoned({ all: false });
     } catch (error) {
       log.warn({ err: error }, 'expired responses could not be deleted');
     }
   }
 
   async function cleanRegularly(): Promise<void> {
-    background.run('responses of a process that has stopped', () => failAbandoned(isAlone));
+    background.run('fail responses of stopped processes', () => failAbandoned({ all: isAlone }));
     for (;;) {
       await pause(cleanEveryMs, { clock, signal: stop.signal });
       if (stop.signal.aborted) return;
