@@ -140,7 +140,10 @@ export interface CanceledJob extends AbortedJob {
   request: JobRequest;
 }
 
-// The selected row; credits are a bigint and absent media null.
+// The object id of PostgreSQL's type `text`.
+const textType = 25;
+
+// The selected row: credits are a bigint, and a job without media has null.
 type SelectedJob = Omit<Job, 'credits' | 'media'> & { credits: bigint | null; media: MediaRecord[] | null };
 
 type AbortedRow = Omit<AbortedJob, 'owner' | 'call'> & {
@@ -157,30 +160,9 @@ function abortedColumns(sql: Database['sql'] | Tx) {
     attempt, upstream_order as "upstreamJob"`;
 }
 
-function abortedJob({
-  ownerKind,
-  ownerId,
-  requestId,
-  tokenId,
-  bureauId,
-  jobId,
-  kind,
-  model,
-  holdId,
-  attempt,
-  upstreamJob,
-}: AbortedRow): AbortedJob {
+function abortedJob({ ownerKind, ownerId, requestId, tokenId, bureauId, ...job }: AbortedRow): AbortedJob {
   const call = requestId === null || tokenId === null ? null : { requestId, tokenId, bureauId };
-  return {
-    jobId,
-    kind,
-    owner: { kind: ownerKind, id: ownerId },
-    model,
-    call,
-    holdId,
-    attempt,
-    upstreamJob,
-  };
+  return { ...job, owner: { kind: ownerKind, id: ownerId }, call };
 }
 
 export function jobsStore(database: Database): JobsStore {
@@ -474,7 +456,7 @@ function mediaQueries({ sql }: Database): MediaQueries {
       return rows.map(({ mediaId }) => mediaId);
     },
     async deleteMedia(mediaIds) {
-      await sql`delete from gateway.ai_media where media_id = any(${sql.array([...mediaIds], 25)})`;
+      await sql`delete from gateway.ai_media where media_id = any(${sql.array([...mediaIds], textType)})`;
     },
   };
 }
