@@ -121,11 +121,13 @@ export function longestOutput({
  * The bound of the call on the model. `addedLimit` is the output limit that the gateway adds to a request
  * without one.
  */
-export function boundOf(model: CatalogModel, demand: Demand, limit?: number): Bound {
+export function boundOf(model: CatalogModel, demand: Demand, addedLimit?: number): Bound {
   const { choices = 1, hasOutput = true, usesHourCache, units } = demand;
   const input = inputBound(model, demand);
   const output =
-    demand.size === undefined || !hasOutput ? 0 : (demand.limit?.tokens ?? limit ?? longestOutput(model));
+    demand.size === undefined || !hasOutput
+      ? 0
+      : (demand.limit?.tokens ?? addedLimit ?? longestOutput(model));
   return {
     input,
     output,

@@ -36,13 +36,13 @@ export async function computeCloserBound(
  */
 export async function countTextTokens(
   models: readonly CatalogModel[],
-  size: Pick<Size, 'text'>,
+  size: Pick<Size, 'readText'>,
   counter: TokenCounter,
 ): Promise<TextTokens | undefined> {
   const modelByEncoding = new Map(models.map((model) => [encodingOf(model), model]));
   modelByEncoding.delete(undefined);
   if (modelByEncoding.size === 0) return undefined;
-  const text = size.text();
+  const text = size.readText();
   const bounds: TextTokens = {};
   for (const [encoding, model] of modelByEncoding) {
     const tokens = await computeCloserBound(model, text, counter);

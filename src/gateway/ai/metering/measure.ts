@@ -31,8 +31,8 @@ export interface Size {
   media: number;
   /** Number of turns of a conversation, or of texts to embed. */
   turns: number;
-  /** Collects the text that was counted, for a tokenizer. */
-  text: () => RequestText;
+  /** Collects the counted text, for a tokenizer. */
+  readText: () => RequestText;
 }
 
 // `model` is replaced by the provider's own name, and `headers` of the AI SDK's
@@ -48,19 +48,15 @@ export function sizeOf(body: object, format: RequestFormat): Size {
     usualMediaTokens: 0,
     media: 0,
     turns: 0,
-    text: () => textOf(body, format),
+    readText: () => textOf(body, format),
   };
   for (const [name, value] of Object.entries(body) as [string, unknown][]) {
     if (notSent.has(name)) continue;
     if (isRead(value)) addText(size, value);
     if (Array.isArray(value) && turnMembers.has(name)) size.turns += value.length;
-    if (isStored(name, value)) addMedium(size, unknownMedium);
-    if (name === 'providerOptions')
-      for (const [member, option] of optionsIn(value))
-        if (isStored(member, option)) addMedium(size, unknownMedium);
-    if (name === 'input' || name === 'instructions')
-      for (const item of objectsIn(value))
-        if (item['type'] === 'item_reference') addMedium(size, unknownMedium);
+    // Text that the provider has stored is as long as an unknown medium may be.
+    for (let index = 0; index < countStoredReferences(name, value); index += 1)
+      addMedium(size, unknownMedium);
   }
   const budget = pdfBudget();
   for (const source of mediaSources(body, format)) {
@@ -176,19 +172,32 @@ const brackets = 2;
 // The colon after a name and the comma after its value.
 const separators = 2;
 
-// Python writes the number 1e15 as 1000000000000000.0 and an integer with all
-// its digits, up to 309.
+// The length of `false`, the longest literal that is not a number.
+const literalBytes = 5;
+
+// The longest form in which a provider may write the value. Python writes the number 1e15 as
+// 1000000000000000.0, and an integer with all its digits, up to 309.
 function literalBytesOf(value: unknown): number {
-  if (typeof value !== 'number') return value === undefined ? 0 : 5;
+  if (typeof value !== 'number') return value === undefined ? 0 : literalBytes;
   if (!Number.isInteger(value)) return String(value).length;
   // A logarithm for the digits: BigInt would take microseconds for each of 500,000 numbers.
   const digits = Math.abs(value) < 1e21 ? String(value).length : Math.ceil(Math.log10(Math.abs(value))) + 2;
   return digits + 2;
 }
 
-// Whether the member refers to text that the provider stores and reads before the sent one: an
-// earlier answer, a conversation, a thread, a prompt by its id.
-function isStored(name: string, value: unknown): boolean {
+/** How many texts that only the provider has stored the member adds to the model's input. */
+function countStoredReferences(name: string, value: unknown): number {
+  if (isStoredReference(name, value)) return 1;
+  if (name === 'providerOptions')
+    return optionsIn(value).filter(([member, option]) => isStoredReference(member, option)).length;
+  if (name === 'input' || name === 'instructions')
+    return objectsIn(value).filter(({ type }) => type === 'item_reference').length;
+  return 0;
+}
+
+// Whether the member names text that the provider has stored, which the model reads before the request: an
+// earlier answer, a conversation, a thread, or a prompt by its id.
+function isStoredReference(name: string, value: unknown): boolean {
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   if (name === 'prompt') return isObject;
   if (name === 'thread') return isObject && ('previous_message_id' in value || 'previousMessageId' in value);

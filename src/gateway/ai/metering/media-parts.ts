@@ -23,8 +23,8 @@ export interface MediumSource {
 
 type Part = Readonly<Record<string, unknown>>;
 
-/** The medium of a part, by paths of members such as `source.data`. */
-interface MediaType {
+/** Where a part of one type has its medium, as paths of members such as `source.data`. */
+interface MediumPaths {
   kind: MediumKind;
   data?: readonly string[];
   references?: readonly string[];
@@ -34,9 +34,9 @@ interface MediaType {
   sourceType?: string;
 }
 
-type MediaTypes = Readonly<Record<string, MediaType>>;
+type PathsByType = Readonly<Record<string, MediumPaths>>;
 
-const chat: MediaTypes = {
+const chat: PathsByType = {
   image_url: { kind: 'image', references: ['image_url.url', 'image_url'] },
   input_audio: { kind: 'audio', data: ['input_audio.data'] },
   audio_url: { kind: 'audio', references: ['audio_url.url', 'audio_url'] },
@@ -51,12 +51,12 @@ const anthropicSource = {
   mediaType: 'source.media_type',
   sourceType: 'source.type',
 };
-const messages: MediaTypes = {
+const messages: PathsByType = {
   image: { kind: 'image', ...anthropicSource },
   document: { kind: 'file', ...anthropicSource },
 };
 
-const responses: MediaTypes = {
+const responses: PathsByType = {
   input_image: { kind: 'image', references: ['image_url', 'file_id'] },
   computer_screenshot: { kind: 'image', references: ['image_url', 'file_id'] },
   input_audio: { kind: 'audio', data: ['input_audio.data'] },
@@ -64,16 +64,16 @@ const responses: MediaTypes = {
 };
 
 const textSource = { data: ['data'], references: ['url'], mediaType: 'media_type' };
-const text: MediaTypes = { image: { kind: 'image', ...textSource }, file: { kind: 'file', ...textSource } };
+const text: PathsByType = { image: { kind: 'image', ...textSource }, file: { kind: 'file', ...textSource } };
 
-const streamFile: MediaType = {
+const streamFile: MediumPaths = {
   kind: 'file',
   data: ['data', 'data.data'],
   references: ['data.url', 'data.reference'],
   mediaType: 'mediaType',
   sourceType: 'data.type',
 };
-const stream: MediaTypes = {
+const stream: PathsByType = {
   file: streamFile,
   'reasoning-file': streamFile,
   'file-data': { kind: 'file', data: ['data'], mediaType: 'mediaType' },
@@ -86,39 +86,36 @@ const stream: MediaTypes = {
 
 type Body = Readonly<Record<string, unknown>>;
 
-const formats: Readonly<Record<RequestFormat, { types: MediaTypes; parts: (body: Body) => Iterable<Part> }>> =
-  {
-    chat: { types: chat, parts: ({ messages: turns }) => contentsOf(turns) },
-    completions: { types: chat, parts: () => [] },
-    messages: { types: messages, parts: ({ messages: turns }) => withNested(contentsOf(turns)) },
-    responses: { types: responses, parts: responseParts },
-    embeddings: {
-      types: chat,
-      parts: ({ input, messages: turns }) => [
-        ...objectsIn(input),
-        ...contentsOf(input),
-        ...contentsOf(turns),
-      ],
-    },
-    moderations: { types: chat, parts: ({ input }) => objectsIn(input) },
-    rerank: { types: chat, parts: ({ documents }) => [...objectsIn(documents), ...contentsOf(documents)] },
-    text: { types: text, parts: ({ messages: turns }) => contentsOf(turns) },
-    stream: { types: stream, parts: ({ prompt }) => withToolOutputs(contentsOf(prompt)) },
-  };
+const formats: Readonly<
+  Record<RequestFormat, { types: PathsByType; parts: (body: Body) => Iterable<Part> }>
+> = {
+  chat: { types: chat, parts: ({ messages: turns }) => contentsOf(turns) },
+  completions: { types: chat, parts: () => [] },
+  messages: { types: messages, parts: ({ messages: turns }) => withNested(contentsOf(turns)) },
+  responses: { types: responses, parts: responseParts },
+  embeddings: {
+    types: chat,
+    parts: ({ input, messages: turns }) => [...objectsIn(input), ...contentsOf(input), ...contentsOf(turns)],
+  },
+  moderations: { types: chat, parts: ({ input }) => objectsIn(input) },
+  rerank: { types: chat, parts: ({ documents }) => [...objectsIn(documents), ...contentsOf(documents)] },
+  text: { types: text, parts: ({ messages: turns }) => contentsOf(turns) },
+  stream: { types: stream, parts: ({ prompt }) => withToolOutputs(contentsOf(prompt)) },
+};
 
 /** The media of the request. Every string of the body is in at most one of them. */
 export function* mediaSources(body: object, format: RequestFormat): Generator<MediumSource> {
   const { types, parts } = formats[format];
   for (const part of parts(body as Body)) {
     const { type } = part;
-    const medium = typeof type === 'string' && Object.hasOwn(types, type) ? types[type] : undefined;
-    if (medium !== undefined) yield* sourcesOf(part, medium);
+    const paths = typeof type === 'string' && Object.hasOwn(types, type) ? types[type] : undefined;
+    if (paths !== undefined) yield* sourcesOf(part, paths);
   }
 }
 
 function* sourcesOf(
   part: Part,
-  { kind, data = [], references = [], mediaType: declaredAt, sourceType }: MediaType,
+  { kind, data = [], references = [], mediaType: declaredAt, sourceType }: MediumPaths,
 ): Generator<MediumSource> {
   if (sourceType !== undefined && valueAt(part, sourceType) === 'text') return;
   const declaredType = declaredAt === undefined ? undefined : valueAt(part, declaredAt);

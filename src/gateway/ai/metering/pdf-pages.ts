@@ -159,7 +159,7 @@ function readObjectStream(
   const length = rest.search(/stream|endobj/);
   const textBefore = text.slice(Math.max(at - maxDictionary, 0), at);
   const start = textBefore.lastIndexOf('obj');
-  if (budget.names < 0 || length < 0 || !isWhole(rest.slice(0, length))) {
+  if (budget.names < 0 || length < 0 || !endsOutsideStrings(rest.slice(0, length))) {
     tally.isExact = false;
     return;
   }
@@ -178,8 +178,8 @@ function readObjectStream(
   else readNames(content, tally, budget);
 }
 
-/** Whether the text ends outside of comments and strings. */
-function isWhole(text: string): boolean {
+/** Whether the text has no comment and no unclosed string; `stream` after it is then a keyword. */
+function endsOutsideStrings(text: string): boolean {
   return !text.includes('%') && text.split('(').length === text.split(')').length;
 }
 

@@ -36,9 +36,9 @@ function count({ countTokens, pieces }: Tokenizer, text: string): number {
   return tokens;
 }
 
-// Providers put tools and their inputs into the prompt as JSON, so the escaped form
-// counts when it is longer.
-function countAnyForm(tokenizer: Tokenizer, text: string): number {
+// Providers put tools and their inputs into the prompt as JSON, so the JSON form counts when it has more
+// tokens.
+function countLongerForm(tokenizer: Tokenizer, text: string): number {
   const escapedText = JSON.stringify(text).slice(1, -1);
   const tokens = count(tokenizer, text);
   return escapedText === text ? tokens : Math.max(tokens, count(tokenizer, escapedText));
@@ -48,7 +48,7 @@ parentPort?.on('message', ({ jobId, encoding, texts }: CountTokens) => {
   const loading = tokenizers.get(encoding) ?? load(encoding);
   tokenizers.set(encoding, loading);
   void loading.then((tokenizer) => {
-    const tokens = texts.reduce((sum, text) => sum + countAnyForm(tokenizer, text), 0);
+    const tokens = texts.reduce((sum, text) => sum + countLongerForm(tokenizer, text), 0);
     parentPort?.postMessage({ jobId, tokens } satisfies TokensCounted);
   });
 });
