@@ -147,7 +147,7 @@ describe(`the bound by a tokenizer (seed ${seed})`, () => {
   test('is below a third of the bytes of usual text', async () => {
     const text = 'The quick brown fox jumps over the lazy dog, and the dog does not mind. '.repeat(200);
     const body = { model: 'x', messages: [{ role: 'user', content: text }] };
-    const bound = await computeCloserBound(openAiModel(), sizeOf(body, 'chat').text(), sharedCounter);
+    const bound = await computeCloserBound(openAiModel(), sizeOf(body, 'chat').readText(), sharedCounter);
     expect(bound).toBeLessThan(text.length / 3);
     expect(bound).toBeGreaterThanOrEqual(tokensIn(text));
   });
@@ -159,7 +159,7 @@ describe(`the bound by a tokenizer (seed ${seed})`, () => {
       { type: 'image_url', image_url: { url } },
       { type: 'text', text: url },
     ];
-    const { texts } = sizeOf({ model: 'x', messages: [{ role: 'user', content }] }, 'chat').text();
+    const { texts } = sizeOf({ model: 'x', messages: [{ role: 'user', content }] }, 'chat').readText();
     expect(texts.filter((text) => text === url)).toHaveLength(1);
   });
 

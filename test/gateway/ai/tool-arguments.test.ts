@@ -150,7 +150,7 @@ describe('the bound by a tokenizer', () => {
 
   test.each(bodies)('covers the escapes of a tool input in %s', async (format, body) => {
     for (const text of ['\n'.repeat(5_000), '"'.repeat(5_000), '\\'.repeat(5_000), '\u0001'.repeat(2_000)]) {
-      const bound = await computeCloserBound(model, sizeOf(body(text), format).text(), counter);
+      const bound = await computeCloserBound(model, sizeOf(body(text), format).readText(), counter);
       const tokens = countTokens(JSON.stringify(input(text)), { disallowedSpecial: new Set() });
       expect(bound).toBeGreaterThanOrEqual(tokens);
     }

@@ -69,9 +69,9 @@ const bodies: readonly [RequestFormat, object, number][] = [
 
 describe('the size of a request', () => {
   test.each(bodies)('counts the name of a tool with each of its results: %s', (format, body, names) => {
-    const { textBytes, text } = sizeOf(body, format);
+    const { textBytes, readText } = sizeOf(body, format);
     expect(textBytes).toBeGreaterThanOrEqual(names * toolName.length);
-    const { texts, otherBytes } = text();
+    const { texts, otherBytes } = readText();
     expect(texts.join('').length + otherBytes).toBeGreaterThanOrEqual(names * toolName.length);
   });
 });
