@@ -50,8 +50,8 @@ function wavSeconds(buffer: Buffer): number | null {
     const length = buffer.readUInt32LE(offset + 4);
     if (name === chunkNames.fmt) bytesPerSecond = wavBytesPerSecond(buffer, offset + 8);
     if (name === chunkNames.data) {
-      // Recorders that cannot seek leave 0 or a too large length; decoders then
-      // play the rest of the file.
+      // A recorder that cannot seek leaves a length of 0, or one that is too large. Decoders then play the
+      // rest of the file.
       const remainingBytes = buffer.length - offset - 8;
       const blockBytes = length === 0 ? remainingBytes : Math.min(length, remainingBytes);
       return bytesPerSecond > 0 ? blockBytes / bytesPerSecond : null;
@@ -105,7 +105,7 @@ export function mp4IndexSeconds(buffer: Buffer): number | null {
   const length = isLong
     ? Number(buffer.readBigUInt64BE(header.start + 24))
     : buffer.readUInt32BE(header.start + 16);
-  // 0 in fragmented files.
+  // Fragmented files declare a length of 0.
   return scale > 0 && length > 0 ? length / scale : null;
 }
 
@@ -131,8 +131,8 @@ export function findBox(
 }
 
 /**
- * The length of a box with its header: 1 stands for a 64-bit length behind the
- * name, 0 for the rest.
+ * The length of a box, including its header. A declared length of 1 means that a 64-bit length follows the
+ * name; 0 means the rest of the file.
  */
 function readBoxSize(buffer: Buffer, offset: number, end: number): { headerBytes: number; length: number } {
   const length = buffer.readUInt32BE(offset);
@@ -147,7 +147,7 @@ function webmSeconds(buffer: Buffer): number | null {
   const segment = findElement(buffer, 0, buffer.length, ebml.segment);
   const info = segment && findElement(buffer, segment.start, segment.end, ebml.info);
   const duration = info && findElement(buffer, info.start, info.end, ebml.duration);
-  // Recordings made in a browser have none.
+  // Recordings made in a browser have no duration.
   if (!info || !duration) return null;
   const scale = findElement(buffer, info.start, info.end, ebml.scale);
   const nanoseconds = scale
@@ -176,8 +176,8 @@ function findElement(
 }
 
 /**
- * Id and content of the EBML element at the offset, not beyond `limit`; an element of unknown
- * length ends there. Null for bytes that are no element.
+ * Id and content of the EBML element at the offset. An element that is longer than `limit`, or of unknown
+ * length, ends at `limit`. Null for bytes that are not an element.
  */
 export function readElement(
   buffer: Buffer,

@@ -1,9 +1,8 @@
-// The playing time of audio by its frames. A header may declare any duration, and decoders
-// play every frame in the file, so this finds headers that declare too little. Frames are
-// counted and never decoded.
+// The playing time of audio by its frames. A header may declare any duration, but decoders play every frame
+// in the file. Counting the frames, without decoding them, reveals headers that declare too little.
 import { ebmlLength, findBox, readElement } from './audio-duration.ts';
 
-// Frames of one file that are counted, 20 ms at most: more than an hour of any codec.
+// The maximum number of frames counted in one file: more than an hour of any codec, in at most 20 ms.
 const maxFrames = 200_000;
 
 /**
@@ -46,7 +45,7 @@ function flacSeconds(buffer: Buffer): number | null {
     if (((buffer[offset + 1] ?? 0) & 0xfe) !== 0xf8) continue;
     const frame = flacFrame(buffer, offset);
     if (frame === null) continue;
-    // Decoders differ in which of the two rates they use.
+    // Decoders differ in which of the two rates they use. The lower one gives the longer duration.
     const rate = Math.min(fileRate || Number.POSITIVE_INFINITY, frame.rate || Number.POSITIVE_INFINITY);
     if (Number.isFinite(rate)) seconds += frame.samples / rate;
   }
@@ -66,7 +65,7 @@ function flacFrame(buffer: Buffer, offset: number): { samples: number; rate: num
   return crc8(buffer, offset, rate.end) === checksum ? { samples: size.value, rate: rate.value } : null;
 }
 
-/** A value of a frame's header, and where the header goes on. */
+/** A value in a frame's header, and the offset after it. */
 interface HeaderValue {
   value: number;
   end: number;
@@ -140,8 +139,8 @@ function oggSeconds(buffer: Buffer): number | null {
   const isOpus = buffer.toString('latin1', headStart, headStart + 8) === 'OpusHead';
   const isVorbis = buffer.toString('latin1', headStart + 1, headStart + 7) === 'vorbis';
   if (!isOpus && !isVorbis) return null;
-  // Half of the longest block is the most that a packet adds; half of that, since
-  // usual files have short blocks too.
+  // A packet adds at most half of the longest block. Count half of that, since typical files also have short
+  // blocks.
   const vorbisSeconds = isVorbis
     ? 2 ** (buffer.readUInt8(headStart + 28) >>> 4) / 4 / buffer.readUInt32LE(headStart + 12)
     : 0;
@@ -179,8 +178,8 @@ const mp4FrameSamples: Readonly<Record<string, number>> = { mp4a: 1_024, alac: 4
 const maxTracks = 100;
 
 /**
- * The samples of the longest audio track by the table of their sizes, which
- * decoders need to find them.
+ * Seconds of the longest audio track, by the number of frames in its table of sizes. Decoders need this table
+ * to find the frames, so it cannot declare too few.
  */
 function mp4Seconds(buffer: Buffer): number | null {
   const movie = findBox(buffer, 0, buffer.length, 'moov');

@@ -2,7 +2,7 @@
 import { Problem } from '../../../kernel/problem.ts';
 
 /**
- * The bytes of a base64 text. Throws a 400 that names `param` for anything else. A regular
+ * The bytes of a base64 string. Throws a 400 that names `param` for any other string. A regular
  * expression over 34 MB of text would block the event loop for a third of a second, so the
  * length is checked instead: Node skips characters that are not base64, and the result is then
  * shorter than the text requires.

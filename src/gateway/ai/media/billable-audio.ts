@@ -1,4 +1,4 @@
-// The seconds of audio for the hold of a call, and for its charge when the provider reports none.
+// The seconds of audio for the hold of a call, and for its charge when the provider reports no duration.
 import { audioSeconds, fastestLossyBytesPerSecond } from './audio-duration.ts';
 import { secondsByFrames } from './audio-frames.ts';
 
@@ -8,9 +8,9 @@ const fastestBytesPerSecond = 192_000;
 const allowedExcess = { factor: 1.25, seconds: 1 };
 
 /**
- * Null when the headers contain no duration, or when it cannot be checked; the size is then the
- * bound. A header may declare less than the file contains, and decoders play the whole file:
- * the duration is at least that of its frames, and that of its bytes at the highest rate.
+ * Null when the headers contain no duration, or when it cannot be checked; callers then use the size as the
+ * bound. A header may declare less than the file contains, but decoders play the whole file. So the result is
+ * at least the duration of the frames, and of the bytes at the highest rate.
  */
 export function billableSeconds(bytes: Uint8Array): number | null {
   const seconds = audioSeconds(bytes);

@@ -1,4 +1,4 @@
-// Data URLs in base64 (RFC 2397), the form in which callers send files inline.
+// Base64 data URLs (RFC 2397), in which callers send files inline.
 
 export interface DataUrl {
   /** The media type without parameters; empty in a URL that names no type. */
@@ -7,11 +7,11 @@ export interface DataUrl {
   data: string;
 }
 
-// Formats and metering must agree on what is a file: a file that metering took for text would be
-// counted by its bytes. The bound keeps the pattern off megabytes of data.
+// Formats and metering share this parser, so that they agree on what is a file: metering would count a file
+// that it took for text by its bytes. The bound keeps the pattern from scanning megabytes of data.
 const maxHeadChars = 512;
 
-/** Undefined for any other text, and for a head of more than 512 characters. */
+/** Undefined for any other string, and when more than 512 characters precede the data. */
 export function parseDataUrl(url: string): DataUrl | undefined {
   // The optional group must start with a semicolon: two adjacent runs of the same characters would
   // backtrack quadratically.

@@ -34,7 +34,7 @@ function readUint24(view: DataView, offset: number): number {
 // Segments and fill bytes before the frame header. An image of 30 MiB with full segments has 500.
 const maxSegments = 10_000;
 
-/** The size of a JPEG is in its frame header, behind other segments. */
+/** The size of a JPEG is in its frame header, after other segments. */
 function jpegOf(view: DataView): ReturnType<typeof imageOf> {
   for (let offset = 2, segments = 0; offset + 9 < view.byteLength && segments < maxSegments; segments += 1) {
     if (view.getUint8(offset) !== 0xff) return null;

@@ -1,4 +1,4 @@
-// Jobs in the form of the contract.
+// Converts jobs to the form of the contract.
 import type { ImageJob, VideoJob } from '../../../contract/gateway/types.gen.ts';
 import type { Job, JobKind } from '../jobs/job.ts';
 import type { MediaLinks } from './links.ts';
@@ -32,7 +32,7 @@ export function videoJobView(job: Job, links: MediaLinks): VideoJob {
   return { ...commonView(job), status, videos };
 }
 
-/** A job without files, in the common form of images and videos. */
+/** A job that has not succeeded, in the form that images and videos share. */
 function unfinishedView(job: Job, status: Exclude<Job['status'], 'succeeded'>) {
   const { kind, error } = job;
   switch (status) {

@@ -14,8 +14,8 @@ export function createMediaLinks({
   linkSeconds,
 }: {
   /**
-   * The first signs; signatures of the others stay valid, so that a rotation of
-   * the key breaks no link.
+   * New links are signed with the first key. Signatures of the other keys stay valid, so that a key rotation
+   * breaks no link.
    */
   keys: readonly Buffer[];
   /** The address under which users reach this server, without a trailing slash. */

@@ -22,7 +22,7 @@ interface Frame {
   isMpeg1: boolean;
 }
 
-/** Seconds by the frames of an MPEG audio file, behind its ID3 tag; null for any other file. */
+/** Seconds by the frames of an MPEG audio file, after its ID3 tag; null for any other file. */
 export function mp3Seconds(buffer: Buffer): number | null {
   const start = buffer.toString('latin1', 0, 3) === 'ID3' ? 10 + syncSafe(buffer, 6) : 0;
   const frame = frameAt(buffer, start);
@@ -30,8 +30,8 @@ export function mp3Seconds(buffer: Buffer): number | null {
   const isMono = ((buffer.readUInt32BE(start) >>> 6) & 3) === 3;
   const taggedFrames = frameCountInTag(buffer, start, { isMpeg1: frame.isMpeg1, isMono });
   const frameSeconds = sumOfFrames(buffer, start);
-  // The frame of the tag holds no audio. Decoders play every frame, so a tag that
-  // declares fewer is ignored.
+  // The frame with the tag has no audio. Decoders play every frame of the file, so a tag that declares fewer
+  // frames is ignored.
   return taggedFrames === null
     ? frameSeconds
     : Math.max(taggedFrames * frame.seconds, frameSeconds - frame.seconds);
@@ -54,7 +54,7 @@ function sumOfFrames(buffer: Buffer, start: number): number {
   return seconds;
 }
 
-// Bytes of one file that are examined as the start of a frame: 50 ms at most.
+// The maximum number of bytes examined as the start of a frame, which takes at most 50 ms for one file.
 const maxCandidates = 100_000;
 // The bits of version, layer and sample rate, which do not change within a file.
 const sameHeader = 0xfffe0c00;

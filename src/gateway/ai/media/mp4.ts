@@ -55,7 +55,7 @@ function read(file: PartlyRead, piece: Uint8Array): void {
       file.state.phase === 'header' ? readHeader(file, file.state, rest) : readBody(file, file.state, rest);
 }
 
-/** Returns the bytes behind the header. */
+/** Returns the bytes after the header. */
 function readHeader(
   file: PartlyRead,
   { bytes, headerBytes }: Extract<ReaderState, { phase: 'header' }>,
@@ -86,7 +86,7 @@ function openBox(file: PartlyRead, header: Buffer): void {
   }
 }
 
-/** Returns the bytes behind the part of the box. */
+/** Returns the bytes after the box; none when the box continues in the next piece. */
 function readBody(
   file: PartlyRead,
   box: Extract<ReaderState, { phase: 'body' | 'index' }>,

@@ -1,5 +1,5 @@
-// Images in OpenAI's form: converts its requests to requests of our own image
-// operation, and the images of a job to its answer.
+// OpenAI's images API: converts its requests to requests of our own image operation, and the images of a job
+// to its answer.
 import type {
   CreateImageRequest,
   OpenAiImageEditForm,
@@ -90,8 +90,8 @@ export function toInputImage(
 }
 
 /**
- * Without `response_format` the answer has both the link and the bytes, since some
- * clients read one and some the other by default.
+ * Without `response_format` the answer has both the link and the bytes, since clients differ in which of the
+ * two they read by default.
  */
 export async function toImageList(
   job: Job,

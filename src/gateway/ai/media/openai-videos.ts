@@ -1,5 +1,4 @@
-// Videos in OpenAI's form: converts its requests to requests of our own video
-// operation, and jobs to its videos.
+// OpenAI's videos API: converts its requests to requests of our own video operation, and jobs to its videos.
 import type {
   OpenAiVideo,
   OpenAiVideoForm,
@@ -16,7 +15,7 @@ import { unixSeconds } from '../../../kernel/clock.ts';
 
 export type VideoForm = Omit<OpenAiVideoForm, 'input_reference'> & { input_reference?: UploadedFile };
 
-/** Throws a 400 for an image that is no data URL of a PNG, a JPEG or a WebP. */
+/** Throws a 400 for an image that is not a PNG, a JPEG or a WebP, as a file or a data URL. */
 export function toVideoRequest(body: OpenAiVideoRequest | VideoForm): StartVideoRequest {
   const { model, prompt, seconds, size, input_reference: reference } = body;
   return {

@@ -1,5 +1,5 @@
-// The AI SDK's media calls: converts its requests to requests of our own operations, and names what
-// does not reach the model.
+// The AI SDK's media calls: converts its requests to requests of our own operations, and warns about options
+// that are not sent to the model.
 import type {
   CreateImageRequest,
   SdkImageFile,
@@ -17,8 +17,8 @@ import { unsupportedMember } from '../hub/problems.ts';
 export type SdkOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
 /**
- * The options for the provider, and a warning for those of each other one;
- * undefined takes no options.
+ * Selects the options of the model's provider, and warns about the options of every other provider. `provider`
+ * is undefined for a model that takes no options.
  */
 export function optionsFor(
   provider: string | undefined,
@@ -39,7 +39,7 @@ export function optionsFor(
   return { optionsForProvider: optionsForProvider ?? {}, warnings };
 }
 
-/** Throws a 400 for a file that is no image, and a 422 for a mask and for a file by its address. */
+/** Throws a 400 for a file that is not an image, and a 422 for a mask or for a file given by its URL. */
 export function toImageRequest(
   { prompt, n, size, aspectRatio, seed, files = [], mask }: SdkImageRequest,
   { model, options }: { model: string; options: Readonly<Record<string, unknown>> },
@@ -60,7 +60,8 @@ export function toImageRequest(
 }
 
 /**
- * Throws a 422 for a file by its address, and a 400 for one that is no image; `param` is its place.
+ * Throws a 422 for a file given by its URL, and a 400 for a file that is not an image; `param` is its member in
+ * the request.
  */
 export function sdkInputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)

@@ -1,5 +1,5 @@
-// The AI SDK's video calls: converts its requests to requests of our own video operation, and names
-// what does not reach the model.
+// The AI SDK's video calls: converts its requests to requests of our own video operation, and warns about
+// hints that are not sent to the model.
 import type { SdkVideoRequest, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Warning } from '../hub/language-model.ts';
 import { sdkInputImage } from './sdk-media.ts';
@@ -7,7 +7,7 @@ import { unsupportedMember } from '../hub/problems.ts';
 
 type ProviderOptions = Readonly<Record<string, unknown>>;
 
-/** Throws a 400 for an image that is none, and a 422 for each member that no model supports. */
+/** Throws a 400 for a file that is not an image, and a 422 for a member that no model supports. */
 export function toVideoRequest(
   body: SdkVideoRequest,
   { model, options }: { model: string; options: ProviderOptions },
@@ -45,7 +45,7 @@ function refuseUnsupported({
     throw unsupportedMember('callbackUrl', 'The gateway calls no address; poll the status of the video.');
 }
 
-/** The image and its member; undefined for a video from the prompt alone. */
+/** The image from which the video starts, and its member; undefined for a video from the prompt alone. */
 function startImageOf({ image, frameImages = [] }: SdkVideoRequest) {
   const [frame, secondFrame] = frameImages;
   if (secondFrame !== undefined || (image !== undefined && frame !== undefined))
@@ -54,7 +54,7 @@ function startImageOf({ image, frameImages = [] }: SdkVideoRequest) {
   return frame === undefined ? undefined : { file: frame.image, param: 'frameImages[0].image' };
 }
 
-/** Hints that change no price and that no format carries. */
+/** Warnings for hints that change no price and that no provider's format has. */
 export function hintWarnings({ generateAudio }: SdkVideoRequest): Warning[] {
   if (generateAudio === undefined) return [];
   return [
@@ -73,7 +73,7 @@ const members: Readonly<Record<string, string>> = {
 };
 const optionsPath = 'provider_options.';
 
-/** The names of the members of `StartVideoRequest` in the AI SDK's request. */
+/** Maps a member of `StartVideoRequest` to its name in the AI SDK's request, for errors and warnings. */
 export function videoMemberNames(
   { image }: SdkVideoRequest,
   provider: string,

@@ -3,7 +3,7 @@ import { readSize, type MediaProperties, type Size } from '../hub/media-model.ts
 import type { JobKind, JobRequest } from '../jobs/job.ts';
 import type { Units } from '../metering/price.ts';
 
-// Longer than the default duration of the models' videos.
+// Assumed for a request without a duration, since it is longer than the default of every model.
 const assumedVideoSeconds = 10;
 
 /** The requested units: the upper bound of the charge. */
@@ -31,7 +31,7 @@ export function generatedUnits(kind: JobKind, request: JobRequest, files: readon
     duration_seconds?: number;
   };
   const maxLines = unitsOfRequest.videoLines ?? Number.POSITIVE_INFINITY;
-  // A video without a duration in its header counts with the requested one.
+  // A video without a duration in its header counts with the requested duration.
   const seconds = files.map(({ durationSeconds }) =>
     Math.min(durationSeconds ?? unitsOfRequest.videoSecond ?? 0, maxSeconds),
   );
@@ -46,11 +46,11 @@ function linesOf({ width, height }: Size): number {
   return Math.min(width, height);
 }
 
-// The lowest bit rate of a speech codec; the usual ones are far above it.
+// The lowest rate of a speech codec, for the upper bound, and a typical rate, for the estimate.
 const slowestBytesPerSecond = 750;
 const usualBytesPerSecond = 16_000;
 
-/** The longest duration of audio of this size, when its header has none. */
+/** The duration in the header, or else the longest possible duration of audio of this size. */
 export function maxAudioSeconds(bytes: number, headerSeconds: number | null): number {
   return headerSeconds ?? bytes / slowestBytesPerSecond;
 }

@@ -1,5 +1,5 @@
-// The playing time of a video in MP4 or WebM. Models sample frames at fixed intervals, so a long
-// video of few bytes has many.
+// The playing time of a video in MP4 or WebM. Models read frames at fixed intervals, so even a small file has
+// many tokens when it plays for long.
 import { audioSeconds, findBox } from './audio-duration.ts';
 
 type Box = { start: number; end: number };
@@ -7,8 +7,8 @@ type Box = { start: number; end: number };
 const maxTracks = 100;
 
 /**
- * Seconds by the header or by the times of the samples, whichever is more, since players follow the
- * samples. Null when neither can be read.
+ * Seconds by the header or by the durations of the samples, whichever is longer: players follow the samples,
+ * and the header may declare less. Null when neither can be read.
  */
 export function videoSeconds(bytes: Uint8Array): number | null {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -17,7 +17,7 @@ export function videoSeconds(bytes: Uint8Array): number | null {
   return byHeader === null || bySamples === null ? (byHeader ?? bySamples) : Math.max(byHeader, bySamples);
 }
 
-/** Seconds of the longest track of an MP4 file; null for other files and for fragmented ones. */
+/** Seconds of the longest track of an MP4 file; null for other files and for fragmented MP4 files. */
 function sampleSeconds(buffer: Buffer): number | null {
   if (buffer.toString('latin1', 4, 8) !== 'ftyp') return null;
   let longestSeconds: number | null = null;

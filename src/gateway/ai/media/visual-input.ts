@@ -10,7 +10,7 @@ export function imageCallOf(request: CreateImageRequest): ImageCall {
   return { prompt: request.prompt, count: request.n ?? 1, ...visualMembers(request) };
 }
 
-/** Throws as `imageCallOf`. */
+/** Throws like `imageCallOf`. */
 export function videoCallOf(request: StartVideoRequest): VideoCall {
   return {
     prompt: request.prompt,
