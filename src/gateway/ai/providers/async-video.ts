@@ -1,6 +1,6 @@
-// Videos of providers with asynchronous jobs: submitted, polled until ready, and
-// streamed into the storage. The provider's key is sent to the provider's own origin
-// only, even if the video is at another one, and a video is never buffered as a whole.
+// Videos of providers with asynchronous jobs: submitted, polled until ready, and streamed into the storage
+// without being buffered as a whole. The provider's key is sent only to the provider's own origin, even if the
+// video has another origin.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -161,7 +161,7 @@ async function poll(
   }
 }
 
-/** The parsed response of the provider; null for an empty one, which some send while a job runs. */
+/** The parsed response; null for an empty one, which some providers send while a job runs. */
 async function sendRequest(
   { upstream, baseUrl, apiKey, authorizer, idleMs, adapter }: Connection,
   path: string,

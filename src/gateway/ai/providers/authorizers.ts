@@ -20,7 +20,7 @@ export interface AuthorizerOptions {
 export function createAuthorizers(
   options: AuthorizerOptions,
 ): (entry: ProviderEntry) => Authorizer | undefined {
-  // The key is the entry, so that a changed models file starts with no token.
+  // Keyed by the entry object, so that a reloaded models file starts without cached tokens.
   const authorizers = new WeakMap<ProviderEntry, Authorizer>();
   return (entry) => {
     if (entry.credentials === undefined) return adapterOfKind(entry.kind).keyHeader && apiKeyHeader(entry);

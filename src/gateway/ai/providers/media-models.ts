@@ -24,15 +24,15 @@ import type { ModelAccess } from './adapter/model-access.ts';
 import type { ProviderModels } from './text-models.ts';
 import { unsupportedMember } from '../hub/problems.ts';
 
-/** The options in which calls of one model differ. */
+/** The options that differ between calls of one model. */
 export interface MediaCallOptions {
   /** Time left to the first byte. */
   firstMs?: number;
-  /** The key and the endpoint; without it the first ones that can be used. */
+  /** The key and the endpoint of the call; when absent, the first usable ones. */
   backend?: Backend;
 }
 
-/** All throw a 422 for a model whose provider has no supported format. */
+/** Each method throws a 422 for a model whose provider has no supported format for such calls. */
 export interface MediaModels {
   image(model: CatalogModel, call?: MediaCallOptions): ImageModel;
   video(model: CatalogModel, call?: MediaCallOptions): VideoModel | AsyncVideoModel;

@@ -1,5 +1,5 @@
-// Options for the provider packages: builds them for call members without a
-// counterpart in the hub, and checks those that a caller sends itself.
+// Options for the provider packages: builds options for call members that have no counterpart in the hub, and
+// checks options that a caller sends.
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
@@ -31,8 +31,8 @@ export function providerOptionsFor(
 }
 
 /**
- * Throws a 400 for options that may not be in a request or that a member of the call
- * determines: the packages copy a caller's options into the request unchanged.
+ * Throws a 400 for options that may not be in a request, or that another member of the call determines: the
+ * packages copy a caller's options into the request unchanged.
  */
 export function refuseProviderOptions(
   { providerEntry }: CatalogModel,

@@ -84,7 +84,7 @@ async function* normalizedParts(
       else yield part;
     }
   } finally {
-    // Ends the request when the consumer stops early; without effect on a stream that has ended.
+    // Aborts the request when the consumer stops early; has no effect on a stream that has ended.
     reader.cancel().catch(() => {});
   }
 }
@@ -97,7 +97,7 @@ function normalizeFinishReason(reason: FinishReason): FinishReason {
   return reason.raw === 'error' ? { ...reason, unified: 'error' } : reason;
 }
 
-// Two formats at each of the most endpoints of a provider.
+// A model has at most two formats at each endpoint of its provider.
 const maxCachedModels = 2 * maxKeysAtEndpoints;
 
 function cachedModel(
@@ -147,7 +147,7 @@ function mergeOptions(baseOptions: ProviderOptions, overridingOptions: ProviderO
   return merged;
 }
 
-/** Errors of a package that could not translate a call. Their messages concern the request alone. */
+/** Errors of a package that could not translate a call. Their messages concern only the request. */
 const translationErrors = new Set([
   'AI_UnsupportedFunctionalityError',
   'AI_InvalidPromptError',

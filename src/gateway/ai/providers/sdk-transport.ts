@@ -1,6 +1,6 @@
 // The network of a provider package: its `fetch` sends through upstream/client.ts, so that deadlines, errors
 // and the rule for a truncated stream apply to every provider, and the package never gets a credential. The
-// package gets successful answers only, and streams only as long as their events are well-formed.
+// package gets only successful answers, and only well-formed events of a stream.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { ReadableStream } from 'node:stream/web';
 import { setImmediate } from 'node:timers/promises';
@@ -77,8 +77,8 @@ async function send(
 }
 
 /**
- * The request as JSON. Yields to the event loop between the items of its lists: even
- * 10 MiB of line breaks block it for 35 ms.
+ * The request as JSON. Yields to the event loop between the items of its lists: in one turn, even 10 MiB of
+ * line breaks would block it for 35 ms.
  */
 export async function serializeInTurns(body: Record<string, unknown>): Promise<string> {
   const members: string[] = [];
@@ -114,10 +114,10 @@ function formatHeaders({ formatHeaders: names = [] }: SdkFormat, headers: Header
 }
 
 /**
- * The request with an output limit that is covered by the reservation. Some packages
- * raise max_tokens for reasoning, and the call could then cost more than the caller's
- * hold. The package has just serialized a large body; encoding and scanning it run in
- * separate turns of the event loop, as each takes up to 30 ms for 10 MiB of text.
+ * The request with an output limit that the reservation covers. Some packages raise max_tokens for reasoning,
+ * and the call could then cost more than was reserved. For a large body, which the package has just
+ * serialized, encoding and scanning run in separate turns of the event loop, since each takes up to 30 ms for
+ * 10 MiB of text.
  */
 async function withApprovedLimit(
   body: string,
@@ -149,7 +149,8 @@ function findMember(bytes: Buffer, members: readonly Member[], path: string): Me
   return findMember(bytes, innerMembers, innerNames.join('.'));
 }
 
-// The earlier arguments of a tool are parsed and sent as JSON, so a request can be deeper than its body.
+// Packages parse the arguments of earlier tool calls and send them as JSON values, so the provider's request
+// can be nested deeper than the caller's body.
 function tooDeep(): Problem {
   return new Problem(
     'impossible',
@@ -195,7 +196,7 @@ function streamResponse(answer: UpstreamAnswer, call: TransportCall): Response {
   return new Response(webStream(pieces) as BodyInit, { headers: { 'content-type': streamType } });
 }
 
-/** The bytes of the frames, once each is checked. */
+/** Yields the bytes of each group of frames after checking them. */
 async function* checkFrames(
   { body }: UpstreamAnswer,
   { model, access: { onAnswerComplete } }: TransportCall,
@@ -207,7 +208,7 @@ async function* checkFrames(
   }
 }
 
-/** The bytes of the events, once each is checked; error texts in them are redacted. */
+/** Yields the bytes of each group of events after checking them; error texts in them are redacted. */
 async function* checkEvents(
   { body, redact }: UpstreamAnswer,
   { model, endRule, access: { onAnswerComplete } }: TransportCall & { endRule: EndRule },

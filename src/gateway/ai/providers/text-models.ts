@@ -15,13 +15,13 @@ import { createAuthorizers } from './authorizers.ts';
 import { withDeadlines } from './local/deadlines.ts';
 import { sdkModel } from './sdk-model.ts';
 
-/** The options in which calls of one model differ. */
+/** The options that differ between calls of one model. */
 export interface CallOptions extends Pick<
   ModelAccess,
   'firstMs' | 'approveOutputLimit' | 'onAnswerComplete'
 > {
   effort: string | undefined;
-  /** The key and the endpoint of the call; without it the first ones that can be used. */
+  /** The key and the endpoint of the call; when absent, the first usable ones. */
   backend?: Backend | undefined;
 }
 
@@ -71,7 +71,7 @@ export function createProviderModels({
       ...call,
       upstream,
       baseUrl: baseUrl ?? ownBaseUrl(model.providerEntry, env),
-      // With credentials `keyEnv` is their secret, which only the authorizer uses.
+      // For an entry with credentials, `keyEnv` names their secret, which only the authorizer uses.
       apiKey: keyEnv === undefined || credentials !== undefined ? undefined : env.get(keyEnv),
       authorizer: authorizerOf(model.providerEntry),
       // At a higher effort a model may be silent for as long as a whole answer may take.

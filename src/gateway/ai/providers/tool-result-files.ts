@@ -1,5 +1,5 @@
-// Tool results for formats that allow only text in them, such as chat completions: the texts of a
-// result are joined, and its images and files follow in a user message, which may contain files.
+// Tool results for formats in which they can only be text, such as chat completions: the texts of a result are
+// joined, and its images and files follow in a user message, which may contain files.
 import type { Prompt, ToolPart, UserPart } from '../hub/language-model.ts';
 
 /**
@@ -25,11 +25,11 @@ export function separateToolFiles(prompt: Prompt): Prompt {
   return messages;
 }
 
-/** The result with its texts alone; its files are appended to `files`. */
+/** The result reduced to its texts; its files are appended to `files`. */
 function extractText(part: ToolPart, files: UserPart[]): ToolPart {
   if (part.type !== 'tool-result' || part.output.type !== 'content') return part;
   const { value: pieces, ...output } = part.output;
-  // The package handles parts that are the provider's own.
+  // The package converts results with parts of the provider's own format itself.
   if (pieces.some(({ type }) => type === 'custom')) return part;
   const texts = pieces.flatMap((piece) => (piece.type === 'text' ? [piece.text] : []));
   const resultFiles = pieces.flatMap((piece) => (piece.type === 'file' ? [piece] : []));

@@ -1,5 +1,5 @@
-// Rejects options of images and videos that change the provider's price when the
-// catalog has one rate for all.
+// Rejects image and video options that change what the provider charges, since the catalog has only one rate
+// for the model.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { videoResolutions } from '../../catalog/rates.ts';

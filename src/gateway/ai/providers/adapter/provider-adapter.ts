@@ -33,7 +33,7 @@ export interface ProviderAdapter {
   keyHeaders?: Partial<Record<PassthroughFormatName, UpstreamRequest['keyHeader']>>;
   /** The key's header in every format, when it is not the format's own. */
   keyHeader?: 'api-key';
-  /** The types of credentials that a provider of this kind takes, beside an API key. */
+  /** The types of credentials that a provider of this kind takes, in addition to an API key. */
   credentialTypes?: readonly Credentials['type'][];
   /** Whether it takes no API key, so that its entry must have credentials. */
   takesNoApiKey?: boolean;
@@ -76,7 +76,7 @@ export interface ProviderDefaults {
   base_url?: string;
   formats: PassthroughFormatName[];
   video_format?: VideoFormat;
-  /** Request members that it bills other than by tokens; they are rejected. */
+  /** Request members that the provider does not bill by tokens; calls with them are rejected. */
   unpriced_members: string[];
   output_limit_member?: string;
 }
@@ -155,7 +155,7 @@ export type EffortOptions = Pick<LanguageModelV4CallOptions, 'reasoning'> & {
 
 export interface PackageSettings {
   baseURL: string;
-  /** A placeholder: packages require one, and the transport sends the real key. */
+  /** A placeholder: packages require a key, but the transport sends the real one. */
   apiKey: string;
   fetch: typeof globalThis.fetch;
   /**

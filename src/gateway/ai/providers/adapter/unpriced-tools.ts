@@ -1,5 +1,5 @@
-// Tools that a provider runs itself, at a price that the catalog does not have, and
-// tools that the caller runs, which cost only their tokens.
+// Distinguishes tools that a provider runs itself, at a price that the catalog does not have, from tools that
+// the caller runs, which cost only their tokens.
 
 // Prefixes of tools that are billed by use, run another model, or read input of unknown size.
 const unpricedTools = [
@@ -16,7 +16,7 @@ const unpricedTools = [
   'mcp',
 ];
 
-/** Whether a tool of Anthropic or Google, by its name without the prefix, costs its tokens alone. */
+/** Whether a tool of Anthropic or Google, by its name without the prefix, costs only its tokens. */
 export function isOwnToolPriced(name: string): boolean {
   return !startsWithOneOf(name, unpricedTools);
 }

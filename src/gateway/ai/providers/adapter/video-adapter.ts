@@ -35,7 +35,7 @@ export type VideoStatus =
   | { state: 'failed'; status: number; code?: string | undefined; message?: string | undefined }
   | { state: 'ready'; url: string; seconds?: number | undefined };
 
-/** Throws a 422 for more than one image: all these formats start from one at most. */
+/** Throws a 422 for more than one image, since all these formats start from at most one. */
 export function requireOneImage({ images }: VideoCall): void {
   if (images.length > 1) throw unsupportedMember('images', 'This model starts from one image at most.');
 }
@@ -49,7 +49,10 @@ export function requireAbsent(call: VideoCall, members: readonly ('seed' | 'fram
   throw unsupportedMember(name, `"${name}" is not supported by the provider of this model; leave it out.`);
 }
 
-/** The size for providers that take a resolution and an aspect ratio; undefined for sizes without a name. */
+/**
+ * The size as resolution and aspect ratio, for providers that take no pixels; undefined for a size that has no
+ * such name.
+ */
 export function resolutionOf(
   { width, height }: Size,
   namesByLines: Readonly<Record<number, string>>,
@@ -61,7 +64,7 @@ export function resolutionOf(
   return { resolution, aspectRatio: width > height ? '16:9' : '9:16' };
 }
 
-// Codes of failures that the request has caused; all others are the provider's.
+// Failure codes that the request has caused; all other codes count as failures of the provider.
 const requestFailure =
   /moderat|polic|safety|sentinel|block|content|prohibit|sensitive|filter|invalid|unsupported/i;
 

@@ -1,5 +1,5 @@
-// Azure OpenAI by its v1 API, which has OpenAI's formats and paths. The names of models are those of
-// deployments. The key has a header of its own; applications of Entra ID send a token.
+// Azure OpenAI through its v1 API, which has OpenAI's formats and paths. Its model names are names of
+// deployments. API keys are sent in a header of their own; Entra ID applications send a token.
 import { openAi } from '../openai/adapter.ts';
 import type { ProviderAdapter } from '../adapter/provider-adapter.ts';
 
@@ -7,7 +7,8 @@ const { video_format: _video, base_url: _address, ...defaults } = openAi.default
 
 export const azure: ProviderAdapter = {
   ...openAi,
-  // Azure's videos have another form in some of its regions; an entry may set `video_format`.
+  // The format of videos differs between Azure's regions, so there is no default; an entry may set
+  // `video_format`.
   defaults,
   keyHeader: 'api-key',
   credentialTypes: ['entra_id'],

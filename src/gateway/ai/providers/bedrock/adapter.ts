@@ -1,5 +1,5 @@
-// Amazon Bedrock: the Converse format, with frames of AWS's event stream encoding. Its SDK package would sign
-// requests itself; it gets a placeholder for an API key instead, and the transport signs.
+// Amazon Bedrock: the Converse format, with frames of AWS's event stream encoding. The SDK package gets a
+// placeholder for an API key, so that it does not sign requests itself; the transport signs them.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ModelCall, ProviderOptions } from '../../hub/language-model.ts';
 import {

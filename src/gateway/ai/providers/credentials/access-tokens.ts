@@ -1,5 +1,5 @@
-// Short-lived access tokens of OAuth 2.0 token endpoints (RFC 6749): one request for all calls that wait,
-// a deadline, and a new token some minutes before the old one expires.
+// Short-lived access tokens of OAuth 2.0 token endpoints (RFC 6749). One request with a deadline serves all
+// waiting calls, and a token is renewed some minutes before it expires.
 import { Problem } from '../../../../kernel/problem.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { Upstream } from '../../upstream/client.ts';
@@ -17,8 +17,9 @@ export interface AccessTokens {
    * secret, otherwise the failure of the endpoint.
    */
   token(secret: string): Promise<string>;
-  /** The next call requests a new token. */
+  /** Discards the cached token, so that the next call requests a new one. */
   discard(): void;
+  /** The cached token, for redacting it in error texts. */
   current(): string | undefined;
 }
 
@@ -41,7 +42,7 @@ export function createAccessTokens({
 }: {
   upstream: Upstream;
   clock: { monotonicMs(): number };
-  /** Throws a Problem for a secret of the wrong form. */
+  /** Throws a Problem for a malformed secret. */
   request: (secret: string) => TokenRequest;
 }): AccessTokens {
   let cachedToken: Token | undefined;
@@ -50,7 +51,7 @@ export function createAccessTokens({
   async function fetchToken(secret: string): Promise<Token> {
     const startedMs = clock.monotonicMs();
     const { text, seconds } = await requestToken(upstream, request(secret));
-    // A token of less than ten minutes is used for half of its time.
+    // A token that is valid for less than ten minutes is used for half of that time.
     const usableMs = Math.max(seconds * 1000 - renewalMarginMs, (seconds * 1000) / 2);
     cachedToken = { secret, text, expiresMs: startedMs + usableMs };
     return cachedToken;
@@ -95,7 +96,8 @@ async function requestToken(
       signal: AbortSignal.timeout(2 * requestMs),
     })
     .catch((error: unknown) => {
-      // The endpoint answers 400 to an unknown client; the caller of the gateway cannot mend that.
+      // A 400 of the endpoint concerns the configured credentials. The gateway's caller cannot correct those,
+      // so the call does not fail with a 400.
       throw error instanceof Problem && error.code === 'upstream_refused' ? refusedSecret(error) : error;
     });
   const bytes = await readAll(answer.body, maxAnswerBytes);
@@ -115,7 +117,7 @@ function refusedSecret(cause: Problem): Problem {
   );
 }
 
-/** A secret of the environment that is not of the form that its type needs. */
+/** The Problem for configured credentials that are missing or malformed. */
 export function unusableSecret(reason: string): Problem {
   return new Problem(
     'upstream_failed',

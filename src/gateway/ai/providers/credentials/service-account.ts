@@ -8,7 +8,7 @@ const defaultTokenUrl = 'https://oauth2.googleapis.com/token';
 const scope = 'https://www.googleapis.com/auth/cloud-platform';
 const lifetimeSeconds = 3600;
 
-/** Throws a Problem for a text that is no key file of a service account. */
+/** Throws a Problem for a string that is not the key file of a service account. */
 export function serviceAccountRequest(keyFile: string, now: Date): TokenRequest {
   const {
     client_email: email,

@@ -1,4 +1,4 @@
-// Videos of Google's long-running predictions (Veo). The format reports no progress and cannot cancel.
+// Videos of Google's long-running predictions (Veo). The format has neither progress nor cancellation.
 import { asRecord, isRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 import type { VideoCall } from '../../hub/media-model.ts';
 import {

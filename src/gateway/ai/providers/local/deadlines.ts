@@ -4,7 +4,7 @@ import { Problem } from '../../../../kernel/problem.ts';
 import type { LanguageModel, ModelCall } from '../../hub/language-model.ts';
 import type { Timeouts } from '../../upstream/deadlines.ts';
 
-/** The model with the deadlines of a provider: its calls fail with `upstream_timeout`. */
+/** Adds a provider's deadlines to the model: a call that exceeds them fails with `upstream_timeout`. */
 export function withDeadlines(
   model: LanguageModel,
   { answerMs, streamMs }: Pick<Timeouts, 'answerMs' | 'streamMs'>,

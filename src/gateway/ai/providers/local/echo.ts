@@ -17,8 +17,8 @@ import { cutAtStops, maxStopSequences } from './stop-sequences.ts';
 import { countTokens, promptTokens, splitWords, textOf } from './tokens.ts';
 import { unsupportedMember, upstreamFailed } from '../../hub/problems.ts';
 
-// Pieces between two turns of the event loop. A piece and its consumers take 8 µs,
-// so this blocks for one millisecond.
+// Pieces sent in one turn of the event loop. A piece and its consumers take 8 µs, so a turn takes about one
+// millisecond.
 const piecesPerTurn = 128;
 
 export function echoModel({ clock }: { clock: Pick<Clock, 'sleep'> }): LanguageModel {

@@ -10,7 +10,7 @@ import { unsupportedMember } from '../../hub/problems.ts';
 export const fliteVoices = ['slt', 'kal', 'kal16', 'awb', 'rms'];
 // About six minutes of speech at the usual speed.
 const maxTextLength = 5_000;
-// Texts of one user that wait for a thread, with a connection open for each.
+// The maximum number of one user's texts that wait for a thread, since each keeps a connection open.
 const maxWaiting = 8;
 
 export function fliteModel({ renderPool }: { renderPool: RenderPool }): SpeechModel {
@@ -79,8 +79,8 @@ function refuseUnsupported({
 }
 
 /**
- * The text in ASCII, the only input of Flite: typographic signs and accents are
- * replaced. Throws a 422 for letters that Flite would skip.
+ * The text in ASCII, which is all that Flite reads: typographic signs and accents are replaced. Throws a 422
+ * for letters that Flite would skip.
  */
 function toPlainEnglish(text: string): string {
   const plainText = text

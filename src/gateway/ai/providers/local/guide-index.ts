@@ -59,7 +59,7 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
       fuzzy: (term) => (term.length > 5 ? 0.15 : 0),
     },
   });
-  // Chunks keep each turn of the event loop short.
+  // Index in chunks, so that no turn of the event loop takes long.
   await index.addAllAsync(sections, { chunkSize: 5 });
   return {
     search(question) {
@@ -75,7 +75,7 @@ export async function buildGuideIndex(directory: string): Promise<GuideIndex> {
   };
 }
 
-// This length limits one search to a few milliseconds; the cost of a fuzzy term grows with its length.
+// These limits keep one search below a few milliseconds; the cost of a fuzzy term grows with its length.
 const maxQuestionLength = 1_000;
 const maxTerms = 32;
 const maxTermLength = 32;
@@ -121,7 +121,7 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
   return sections;
 }
 
-/** Joins words that are also written apart, since their first part alone has another meaning. */
+/** Writes "log in" and "set up" as one word, since "log" and "set" alone would match other sections. */
 function plainWords(text: string): string {
   return text
     .replace(/\b(?:log|sign)(?:ging|ged|s)?[ -]in(?:to)?\b/gi, 'login')

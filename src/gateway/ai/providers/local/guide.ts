@@ -10,11 +10,11 @@ import {
 import { buildGuideIndex, type GuideIndex, type SearchResult } from './guide-index.ts';
 import { countTokens, promptTokens, splitWords, textOf } from './tokens.ts';
 
-// A second section is quoted when its score is at least this share of the best.
+// A second section is quoted when its score is at least this share of the best score.
 const minScoreShare = 0.6;
 const maxSections = 2;
 const maxSectionLength = 2_400;
-// Pieces between two turns of the event loop.
+// Pieces sent in one turn of the event loop.
 const piecesPerTurn = 128;
 
 export function guideModel({ directory }: { directory: string }): LanguageModel {
@@ -98,7 +98,7 @@ function quoteSections(results: readonly SearchResult[]): string {
   return [note, ...sections].join('\n\n');
 }
 
-// Links between pages and sections lead nowhere outside the documentation.
+// Outside the documentation, relative links between its pages and sections lead nowhere.
 function withoutRelativeLinks(markdown: string): string {
   return markdown.replaceAll(/\[([^\]\n]+)\]\((?!https?:)[^()\s]+\)/g, '$1');
 }

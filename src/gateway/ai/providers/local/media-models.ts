@@ -1,5 +1,5 @@
-// Image, video and speech models of the provider `local`. The video and speech
-// models need an optional package each and are left out where it is not installed.
+// Image, video and speech models of the provider `local`. The video model and the speech model each need an
+// optional package, and are left out when it is not installed.
 import { packageFile } from '../../../../kernel/assets.ts';
 import type { ImageModel, SpeechModel, VideoModel } from '../../hub/media-model.ts';
 import { createRenderPool } from './renderer/render-pool.ts';
@@ -30,7 +30,7 @@ export function localMediaModels({
   };
 }
 
-/** The members of all local models, of media and of text. */
+/** The members that all local models share, for media and for text. */
 export const localMembers = {
   provider: 'local',
   // 1 January 2026.

@@ -90,7 +90,10 @@ function spend(budget: InstanceBudget, { steps = 0, bytes = 0 }: { steps?: numbe
   );
 }
 
-/** The value itself, charged for its size, since it is serialized wherever the schema repeats it. */
+/**
+ * Returns a value from the schema, and charges its size to the budget, since it is serialized wherever the
+ * schema repeats it.
+ */
 function charge(value: unknown, budget: InstanceBudget): unknown {
   const pendingParts = [value];
   while (pendingParts.length > 0) {
@@ -169,7 +172,7 @@ function numberOf(schema: Schema, type: string): number {
   const step = isNumber(multipleOf) && multipleOf > 0 ? multipleOf : 1;
   const sign = lowest >= 0 ? 1 : -1;
   const boundSteps = (sign === 1 ? lowest : -highest) / step;
-  // The second one is for an exclusive bound.
+  // The second multiple is for an exclusive bound, which rules out the first.
   const multiples = [Math.ceil(boundSteps), Math.floor(boundSteps) + 1].map((steps) => sign * steps * step);
   const takesMiddle = type === 'number' && multipleOf === undefined && Number.isFinite(lowest + highest);
   return multiples.find(isAllowed) ?? (takesMiddle ? (lowest + highest) / 2 : 0);
@@ -192,7 +195,7 @@ function selectSimplest(options: readonly unknown[], context: Context): Schema {
   return firstSchema ?? {};
 }
 
-/** One schema out of several: later members win, required names and properties add up. */
+/** Merges the schemas: a later member replaces an earlier one, but required names and properties add up. */
 function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   const mergedSchema: Record<string, unknown> = {};
   const required: unknown[] = [];
@@ -214,7 +217,7 @@ function merge(schemas: readonly unknown[], budget: InstanceBudget): Schema {
   };
 }
 
-/** The schema itself, charged for its members, which the caller copies. */
+/** Returns the schema, and charges its members to the budget, since the caller copies them. */
 function chargeMembers(schema: Schema, budget: InstanceBudget): Schema {
   spend(budget, { steps: 1 + Object.keys(schema).length });
   return schema;

@@ -6,7 +6,7 @@ import type { RenderPool } from './renderer/render-pool.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
 
 const bounds = { minSide: 64, maxSide: 2048, id: 'local/shapes' };
-// The default size is one megapixel, as of most image models.
+// The default size is one megapixel, as for most image models.
 const defaultSide = 1024;
 
 // An image within these limits takes at most fifteen seconds of one core.

@@ -2,7 +2,7 @@
 
 import { searchText } from '../../../../kernel/text-search.ts';
 
-/** Per call. */
+/** The maximum number of stop sequences in one call. */
 export const maxStopSequences = 16;
 
 /** The text before the first occurrence of any sequence. Empty sequences match nowhere. */

@@ -9,7 +9,7 @@ const bounds = { minSide: 64, maxSide: 1280, id: 'local/storyboard' };
 const defaults = { width: 640, height: 360, durationSeconds: 4, framesPerSecond: 12 };
 const maxSeconds = 20;
 const maxFramesPerSecond = 30;
-// Over all frames: 20 seconds of 640x360 at 30 frames a second, or 6 of 1280x720 at
+// The pixels of all frames: about 20 seconds of 640x360 at 30 frames a second, or 6 seconds of 1280x720 at
 // 24. A megapixel takes 100 ms to draw and encode.
 const maxPixels = 150_000_000;
 

@@ -1,12 +1,12 @@
-// Tokens of the local models: a token is a word with the white space before it,
-// which is easy to count by hand in tests of charges. The regular expressions here
-// run in linear time, since each can match a text in only one way.
+// Tokens of the local models: a token is a word with the white space before it, which is easy to count by
+// hand in tests of charges. The regular expressions here run in linear time, since each can match a string in
+// only one way.
 import type { Prompt, PromptMessage, ToolOutput } from '../../hub/language-model.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
 
 /**
- * Splits the text at words: each piece is the white space and the word after it, the
- * last also the white space at the end.
+ * Splits the text into words, each with the white space before it. The last piece also has the white space at
+ * the end of the text.
  */
 export function splitWords(text: string): string[] {
   const pieces: string[] = [];

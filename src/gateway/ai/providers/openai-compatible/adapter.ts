@@ -45,7 +45,7 @@ async function loadModel(model: SdkModelEntry, { baseURL, fetch, deferBody }: Pa
     // Schemas are sent unchanged; a provider that does not support them rejects the request itself.
     supportsStructuredOutputs: true,
     fetch,
-    // The package would serialize a whole answer's request twice in one turn of the event loop.
+    // The package would serialize the request of a call without stream twice, in one turn of the event loop.
     transformRequestBody: (body) => deferBody(renameLimit(body, model)),
     convertUsage: hubUsage,
   }).chatModel(model.upstream_model);
@@ -60,14 +60,14 @@ function renameLimit(body: Record<string, unknown>, model: SdkModelEntry): Recor
 }
 
 /**
- * The usage as pass-through calls of this format count it, so that a model costs the same in both ways: the
- * package supports only one name for cached tokens and counts all reasoning tokens as a part of the output.
+ * Counts the usage like a pass-through call of this format, so that both kinds of calls cost the same. The
+ * package itself knows only one name for cached tokens, and counts all reasoning tokens as part of the output.
  */
 function hubUsage(reported: object | null | undefined): Usage {
   const raw = (reported ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };
   const claim = chatClaim(raw);
   if (claim === undefined) return unknownUsage();
-  // Unchanged, for the bill to reject and log.
+  // Pass the faulty numbers on unchanged; the bill rejects and logs them.
   if (claim === 'faulty')
     return {
       inputTokens: { ...unknownUsage().inputTokens, total: raw.prompt_tokens },

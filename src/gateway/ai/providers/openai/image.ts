@@ -79,7 +79,7 @@ function imageMembers(
     ...(size === undefined ? {} : { size: `${size.width}x${size.height}` }),
     ...(aspectRatio === undefined ? {} : { aspect_ratio: `${aspectRatio.width}:${aspectRatio.height}` }),
     ...(seed === undefined ? {} : { seed }),
-    // These models always return the bytes and refuse the member.
+    // These models always return the bytes, and refuse `response_format`.
     ...(/^(?:chatgpt|gpt)-image/.test(name) ? {} : { response_format: 'b64_json' }),
   };
 }

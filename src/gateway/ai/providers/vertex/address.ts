@@ -12,7 +12,7 @@ function hostOf(location: string): string {
   return `${location}-aiplatform.googleapis.com`;
 }
 
-/** The address of a publisher's models, as Google's and Anthropic's packages for Vertex have it. */
+/** The URL of a publisher's models, in the form that Google's and Anthropic's packages for Vertex expect. */
 export function publisherUrl(
   { providerEntry: { project, location } }: SdkModelEntry,
   { baseURL, version, publisher }: { baseURL: string; version: string; publisher: string },

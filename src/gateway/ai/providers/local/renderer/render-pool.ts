@@ -1,6 +1,6 @@
 // Runs rendering, encoding and speech synthesis in worker threads, since they would block the event loop.
-// Each task gets a thread of its own, so that aborting it ends the thread. Tasks are scheduled round-robin
-// between owners and have a deadline, so one owner's tasks delay those of another by one task at most.
+// Each task gets its own thread, which is terminated when the task is aborted. Tasks are scheduled
+// round-robin between owners and have a deadline, so one owner delays another by at most one task.
 import { startThread } from '../../../../../kernel/assets.ts';
 import { Problem } from '../../../../../kernel/problem.ts';
 import type { MediaFile, GenerationContext, Size } from '../../../hub/media-model.ts';
@@ -43,7 +43,7 @@ export interface RenderPoolOptions {
   deadlinesMs?: Partial<Record<RenderTask['kind'], number>>;
 }
 
-/** Starts no thread before the first task. One owner gets all threads but one. */
+/** Starts no thread before the first task. One owner gets at most all threads but one. */
 export function createRenderPool({ maxThreads = 2, deadlinesMs = {} }: RenderPoolOptions = {}): RenderPool {
   const limit = createFairLimit({ slots: maxThreads, slotsPerOwner: Math.max(maxThreads - 1, 1) });
   return {
@@ -90,7 +90,7 @@ async function renderInThread(
     });
   } finally {
     clearTimeout(timer);
-    // The slot is released after the thread has ended, or there could be more threads than slots.
+    // Wait until the thread has exited before the slot is released, or there could be more threads than slots.
     await worker.terminate();
   }
 }

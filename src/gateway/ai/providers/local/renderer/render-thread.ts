@@ -1,4 +1,4 @@
-// The entry of a render pool's thread: runs the task that it was started with, sends the file and ends.
+// Entry point of a render pool's thread: runs the task that it was started with, sends the file and exits.
 import { parentPort, workerData } from 'node:worker_threads';
 import type { MediaFile } from '../../../hub/media-model.ts';
 import type { RenderMessage, RenderTask } from './render-pool.ts';

@@ -1,5 +1,5 @@
-// The vocabulary of `local/shapes`: colors, numbers and names of simple things, and
-// how a prompt of them is read. All other words are ignored.
+// The vocabulary of `local/shapes`: colors, numbers and names of simple things, and the parser that finds
+// them in a prompt. All other words are ignored.
 import type { Color, ShapeKind } from './canvas.ts';
 
 const colors: Record<string, Color> = {

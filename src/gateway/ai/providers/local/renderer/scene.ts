@@ -14,7 +14,7 @@ import {
 } from './canvas.ts';
 import { darkColor, describeScene, mixColors, white, type SceneDescription } from './scene-words.ts';
 
-// Each covers the whole width of the image.
+// Each of these covers the whole width of the image.
 const sceneryKinds: readonly ShapeKind[] = ['wave', 'mountain'];
 const skyKinds: readonly ShapeKind[] = ['moon', 'cloud', 'star'];
 
@@ -135,7 +135,8 @@ function heightRange(kind: ShapeKind): [number, number] {
 }
 
 /**
- * A position that overlaps no other. The radius shrinks until there is one, so that every shape is visible.
+ * A position that overlaps no other shape. The radius shrinks until there is such a position, so that every
+ * shape is visible.
  */
 function freePosition(
   { width, height, random, freeShapes, positions }: Layout,

@@ -44,7 +44,7 @@ export async function synthesizeSpeech({
   return {
     content: new Uint8Array(content),
     mediaType: 'audio/wav',
-    // The pool renders pictures and sound; a sound has no size.
+    // The pool's MediaFile has a size, which sound has not.
     width: 0,
     height: 0,
     durationSeconds: audioSeconds(content),

@@ -84,7 +84,7 @@ function sentencesOf(prompt: string): string[] {
     .map((sentence) => sentence.trim())
     .filter((sentence) => sentence !== '');
   if (sentences.length <= maxScenes) return sentences.length === 0 ? [prompt] : sentences;
-  // The last scene has all further sentences.
+  // The last scene gets all remaining sentences.
   return [...sentences.slice(0, maxScenes - 1), sentences.slice(maxScenes - 1).join(', ')];
 }
 
