@@ -24,7 +24,7 @@ interface Frame {
 
 /** Seconds by the frames of an MPEG audio file, after its ID3 tag; null for any other file. */
 export function mp3Seconds(buffer: Buffer): number | null {
-  const start = buffer.toString('latin1', 0, 3) === 'ID3' ? 10 + syncSafe(buffer, 6) : 0;
+  const start = buffer.toString('latin1', 0, 3) === 'ID3' ? 10 + readSyncSafe(buffer, 6) : 0;
   const frame = frameAt(buffer, start);
   if (frame === null) return null;
   const isMono = ((buffer.readUInt32BE(start) >>> 6) & 3) === 3;
@@ -80,7 +80,8 @@ function nextFrame(buffer: Buffer, start: number, search: FrameSearch): number {
   return -1;
 }
 
-function syncSafe(buffer: Buffer, offset: number): number {
+/** A number of ID3 in four bytes of seven bits each. */
+function readSyncSafe(buffer: Buffer, offset: number): number {
   return [0, 1, 2, 3].reduce((sum, index) => sum * 128 + (buffer.readUInt8(offset + index) & 0x7f), 0);
 }
 

@@ -26,8 +26,8 @@ type ReaderState =
   | { phase: 'index'; bytesLeft: number; pieces: Uint8Array[] }
   | { phase: 'invalid' };
 
-/** A file of which the start has been read. */
-interface PartlyRead {
+/** What has been read of a file. */
+interface ReadProgress {
   state: ReaderState;
   boxes: number;
   video: MediaProperties | null;
@@ -35,7 +35,7 @@ interface PartlyRead {
 
 /** Reads one file. */
 export function createMp4Reader(): Mp4Reader {
-  const file: PartlyRead = { state: betweenBoxes(), boxes: 0, video: null };
+  const file: ReadProgress = { state: betweenBoxes(), boxes: 0, video: null };
   return {
     async *passThrough(bytes) {
       for await (const piece of bytes) {
@@ -48,7 +48,7 @@ export function createMp4Reader(): Mp4Reader {
   };
 }
 
-function read(file: PartlyRead, piece: Uint8Array): void {
+function read(file: ReadProgress, piece: Uint8Array): void {
   let rest = piece;
   while (rest.length > 0 && file.state.phase !== 'invalid')
     rest =
@@ -57,7 +57,7 @@ function read(file: PartlyRead, piece: Uint8Array): void {
 
 /** Returns the bytes after the header. */
 function readHeader(
-  file: PartlyRead,
+  file: ReadProgress,
   { bytes, headerBytes }: Extract<ReaderState, { phase: 'header' }>,
   piece: Uint8Array,
 ): Uint8Array {
@@ -70,7 +70,7 @@ function readHeader(
   return piece.subarray(part.length);
 }
 
-function openBox(file: PartlyRead, header: Buffer): void {
+function openBox(file: ReadProgress, header: Buffer): void {
   const name = header.toString('latin1', 4, 8);
   const length = boxLength(header);
   const isIndex = name === 'moov';
@@ -88,7 +88,7 @@ function openBox(file: PartlyRead, header: Buffer): void {
 
 /** Returns the bytes after the box; none when the box continues in the next piece. */
 function readBody(
-  file: PartlyRead,
+  file: ReadProgress,
   box: Extract<ReaderState, { phase: 'body' | 'index' }>,
   piece: Uint8Array,
 ): Uint8Array {

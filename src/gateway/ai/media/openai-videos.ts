@@ -35,7 +35,7 @@ function contentOf(reference: UploadedFile | { image_url: string }): Uint8Array 
   throw new Problem(
     'bad_request',
     'invalid_request',
-    `The member ${param} is no data URL in base64; the gateway fetches no address.`,
+    `The member ${param} is not a base64 data URL; the gateway does not download images.`,
     { param },
   );
 }
@@ -65,13 +65,14 @@ export function toVideo(job: VideoJobState): OpenAiVideo {
     created_at: unixSeconds(createdAt),
     completed_at: finishedAt && unixSeconds(finishedAt),
     expires_at: null,
-    ...formOf(job),
+    ...requestMembersOf(job),
     remixed_from_video_id: null,
     error: status === 'canceled' ? { code: 'canceled', message: 'The job was canceled.' } : error,
   };
 }
 
-function formOf({
+/** The members of the request, with the size and duration of the video instead once it exists. */
+function requestMembersOf({
   media: [video],
   request,
 }: VideoJobState): Pick<OpenAiVideo, 'prompt' | 'size' | 'seconds'> {

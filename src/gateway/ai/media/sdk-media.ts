@@ -32,7 +32,7 @@ export function optionsFor(
       details:
         provider === undefined
           ? 'options are not sent to this model'
-          : `only options of ${provider} reach this model`,
+          : `only options of ${provider} are sent to this model`,
     }));
   const optionsForProvider =
     provider !== undefined && Object.hasOwn(options, provider) ? options[provider] : undefined;
@@ -65,7 +65,7 @@ export function toImageRequest(
  */
 export function sdkInputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)
-    throw unsupportedMember(param, 'The gateway fetches no address; send the bytes of the image.');
+    throw unsupportedMember(param, 'The gateway does not download images; send the bytes of the image.');
   return toInputImage(decodeBase64(data, `${param}.data`), param);
 }
 

@@ -35,14 +35,17 @@ function refuseUnsupported({
   callbackUrl,
 }: SdkVideoRequest): void {
   if (n !== undefined && n > 1)
-    throw unsupportedMember('n', 'A call has one video; send n: 1, or set maxVideosPerCall: 1.');
+    throw unsupportedMember('n', 'A call generates one video; send n: 1, or set maxVideosPerCall: 1.');
   const lastFrame = frameImages.findIndex(({ frameType }) => frameType !== 'first_frame');
   if (lastFrame !== -1)
     throw unsupportedMember(`frameImages[${lastFrame}]`, 'A last frame is not supported; leave it out.');
   if (inputReferences.length > 0)
     throw unsupportedMember('inputReferences', 'Reference files are not supported; leave them out.');
   if (callbackUrl !== undefined)
-    throw unsupportedMember('callbackUrl', 'The gateway calls no address; poll the status of the video.');
+    throw unsupportedMember(
+      'callbackUrl',
+      'The gateway calls no callback URL; poll the status of the video.',
+    );
 }
 
 /** The image from which the video starts, and its member; undefined for a video from the prompt alone. */
@@ -66,7 +69,7 @@ export function hintWarnings({ generateAudio }: SdkVideoRequest): Warning[] {
   ];
 }
 
-const members: Readonly<Record<string, string>> = {
+const sdkNames: Readonly<Record<string, string>> = {
   size: 'resolution',
   aspect_ratio: 'aspectRatio',
   duration_seconds: 'duration',
@@ -83,6 +86,6 @@ export function videoMemberNames(
     if (member.startsWith(optionsPath))
       return `providerOptions.${provider}.${member.slice(optionsPath.length)}`;
     if (member.startsWith('images')) return imageName;
-    return Object.hasOwn(members, member) ? members[member] : undefined;
+    return Object.hasOwn(sdkNames, member) ? sdkNames[member] : undefined;
   };
 }

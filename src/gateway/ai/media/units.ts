@@ -49,6 +49,8 @@ function linesOf({ width, height }: Size): number {
 // The lowest rate of a speech codec, for the upper bound, and a typical rate, for the estimate.
 const slowestBytesPerSecond = 750;
 const usualBytesPerSecond = 16_000;
+// A report is implausible only when it is far above the maximum of the file.
+const toleratedReport = { factor: 8, seconds: 60 };
 
 /** The duration in the header, or else the longest possible duration of audio of this size. */
 export function maxAudioSeconds(bytes: number, headerSeconds: number | null): number {
@@ -75,7 +77,7 @@ export function audioCharge({
 }): AudioCharge {
   const maxSeconds = maxAudioSeconds(bytes, headerSeconds);
   if (reportedSeconds !== null)
-    return reportedSeconds <= maxSeconds * 8 + 60
+    return reportedSeconds <= maxSeconds * toleratedReport.factor + toleratedReport.seconds
       ? { source: 'provider', seconds: reportedSeconds }
       : { source: 'implausible', seconds: maxSeconds };
   return headerSeconds === null
