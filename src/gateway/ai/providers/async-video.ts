@@ -89,8 +89,7 @@ function checkCall(model: CatalogModel, adapter: VideoAdapter, call: VideoCall):
     throw new Problem(
       'bad_request',
       'invalid_request',
-      `The member ${param} is refused: the request itself has a member for it, or it is the server's ` +
-        'to decide.',
+      `The member ${param} is refused: another member of the request decides it, or the gateway does.`,
       { param },
     );
   }
@@ -210,7 +209,7 @@ function remoteVideo(
     },
     properties() {
       if (video === null)
-        throw new Error('The properties of a video are known after it was read to its end.');
+        throw new Error('The properties of a video are known only after it has been read to its end.');
       return { ...video, durationSeconds: video.durationSeconds ?? seconds ?? null };
     },
   };

@@ -75,7 +75,7 @@ export function createMediaModels({ local, providers, clock, videoLimits }: Medi
       return openAiSpeechModel(model, access(model, call));
     },
     transcription(model, call) {
-      requireOpenAiFormat(model, 'recognition');
+      requireOpenAiFormat(model, 'transcriptions');
       return openAiTranscriptionModel(model, access(model, call), adapterOf(model).audioTokensPerSecond);
     },
     checkImage(model, call) {
@@ -118,6 +118,6 @@ function requireImageInput(model: CatalogModel, { images }: { images: readonly I
   if (isLocal(model) || images.length === 0 || inputs === undefined || inputs.includes('image')) return;
   throw unsupportedMember(
     'images',
-    `The model ${id} does not start from images; it takes ${inputs.join(', ')}.`,
+    `The model ${id} does not accept images; its inputs are ${inputs.join(', ')}.`,
   );
 }

@@ -23,9 +23,8 @@ export function providerOptionsFor(
   if (choices.parallelToolCalls === false && limitsParallelTools !== true)
     throw unsupportedMember(
       param,
-      `${param} cannot be ${param === 'parallel_tool_calls' ? 'false' : 'true'} here: the format of ` +
-        `${provider.name} has no switch for it, so its models cannot be held to one tool call a ` +
-        'turn.',
+      `${param} cannot be ${param === 'parallel_tool_calls' ? 'false' : 'true'} for this model: the ` +
+        `format of ${provider.name} cannot limit a model to one tool call per turn.`,
     );
   return callOptions?.(choices, provider.id) ?? {};
 }
@@ -45,7 +44,7 @@ export function refuseProviderOptions(
     if (name === undefined) continue;
     const remedy = /effort|thinking/i.test(name)
       ? 'reasoning_effort at the top level'
-      : 'the call option of that meaning';
+      : 'the corresponding member of the call';
     const param = `${path}.${name}`;
     throw new Problem(
       'bad_request',

@@ -114,12 +114,12 @@ function cachedModel(
   const { fetch, deferBody } = transport;
   const settings = { baseURL: baseUrl, apiKey: 'sent by the transport', fetch, deferBody };
   const sdk = format.load(model, settings);
-  const created: CachedSdkModel = { baseUrl, format, sdk, transport };
+  const newModel: CachedSdkModel = { baseUrl, format, sdk, transport };
   // A provider may have several endpoints; the oldest models are those of an earlier base URL.
-  sdkModels.set(model, [...cachedModels.slice(1 - maxCachedModels), created]);
+  sdkModels.set(model, [...cachedModels.slice(1 - maxCachedModels), newModel]);
   // The next call retries a package that failed to load.
   sdk.catch(() => sdkModels.delete(model));
-  return created;
+  return newModel;
 }
 
 function sdkOptions(model: CatalogModel, format: SdkFormat, call: ModelCall): LanguageModelV4CallOptions {
@@ -169,7 +169,7 @@ function callProblem(failure: unknown, { signal, wasSent = false }: TransportCal
     if (translationErrors.has(error.name)) return untranslatableProblem(error.message, error);
   }
   if (!wasSent)
-    return untranslatableProblem('a part of it has no counterpart in the format of its provider.', failure);
+    return untranslatableProblem('a part of it does not exist in the format of the provider.', failure);
   return upstreamFailed('The model provider answered with something that is not a chat completion.', failure);
 }
 
@@ -177,7 +177,7 @@ function untranslatableProblem(reason: string, cause: unknown): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',
-    `The model cannot take this call: ${reason.slice(0, maxReasonLength)}`,
+    `The model does not support this call: ${reason.slice(0, maxReasonLength)}`,
     { cause },
   );
 }

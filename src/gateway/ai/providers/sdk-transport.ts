@@ -36,8 +36,9 @@ export function createSdkTransport(): SdkTransport {
     },
     async fetch(url, init) {
       const call = currentCall();
-      // Some packages download files of a prompt, which would get the provider's credentials.
-      if (!(url as string).startsWith(`${call.access.baseUrl}/`)) throw foreignAddress();
+      // Some packages download files that a prompt names by URL. Sent from here, such a request would carry the
+      // provider's credentials to another server.
+      if (!(url as string).startsWith(`${call.access.baseUrl}/`)) throw fileByUrl();
       call.wasSent = true;
       const { deferredBody } = call;
       return send(call, {
@@ -159,11 +160,11 @@ function tooDeep(): Problem {
   );
 }
 
-function foreignAddress(): Problem {
+function fileByUrl(): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',
-    'The model takes no addresses of files in the results of tools; send their content.',
+    'The model does not accept URLs of files in tool results; send the content of the files.',
   );
 }
 
@@ -178,7 +179,7 @@ async function toJsonResponse(answer: UpstreamAnswer): Promise<Response> {
   const members = topLevelMembers(bytes);
   if (members === undefined)
     throw upstreamFailed(
-      'The model provider answered with something that is not a JSON object, or one of too many parts.',
+      'The model provider answered with something that is not a JSON object, or that has too many parts.',
     );
   const error = findError(bytes, members);
   if (error !== undefined) throw error;

@@ -36,11 +36,11 @@ function extractText(part: ToolPart, files: UserPart[]): ToolPart {
   if (resultFiles.length > 0) {
     files.push({
       type: 'text',
-      text: `What the tool ${part.toolName} gave beside its text (${part.toolCallId}):`,
+      text: `Files that the tool ${part.toolName} returned in addition to its text (${part.toolCallId}):`,
     });
     for (const { data, mediaType, filename } of resultFiles)
       files.push({ type: 'file', data, mediaType, ...(filename === undefined ? {} : { filename }) });
-    if (texts.length === 0) texts.push('It follows in a message of its own.');
+    if (texts.length === 0) texts.push('The result follows in a separate message.');
   }
   return { ...part, output: { ...output, type: 'text', value: texts.join('\n') } };
 }

@@ -442,7 +442,7 @@ describe('a conversation that is translated', () => {
       {
         role: 'user',
         content: [
-          { type: 'text', text: 'What the tool look gave beside its text (c1):' },
+          { type: 'text', text: 'Files that the tool look returned in addition to its text (c1):' },
           { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } },
         ],
       },

@@ -258,7 +258,7 @@ describe('local/guide', () => {
 
   test('lists its topics when nothing matches', async () => {
     const answer = await ask('What is the boiling point of mercury on Neptune?');
-    expect(answer).toContain('says nothing about this');
+    expect(answer).toContain('found nothing about this');
     expect(answer).toContain('- Accounts\n- Logs');
     expect(answer).not.toContain('Sources');
   });

@@ -49,7 +49,8 @@ function domainOf(region: string): string {
 // The package copies all other options into the request, where they could replace its output limit, or
 // choose a service with another price.
 const harmlessOptions = new Set(['structuredOutputMode', 'requestMetadata']);
-const limitlessEfforts = ['high', 'xhigh'];
+// The package removes the output limit of Amazon Nova 2 Lite at these efforts.
+const effortsWithoutLimit = ['high', 'xhigh'];
 
 /** Throws a 422 for a call that the package would send with another meaning. */
 function checkCall(call: ModelCall, { upstream_model: name }: SdkModelEntry): ModelCall {
@@ -64,11 +65,10 @@ function checkCall(call: ModelCall, { upstream_model: name }: SdkModelEntry): Mo
   if (providerOptions['anthropic']?.['disableParallelToolUse'] === true && !name.includes('anthropic'))
     throw unsupportedMember(
       'parallel_tool_calls',
-      'parallel_tool_calls cannot be false here: on Amazon Bedrock only models of Anthropic have a ' +
-        'switch for it.',
+      'parallel_tool_calls cannot be false for this model: on Amazon Bedrock only models of Anthropic ' +
+        'support that.',
     );
-  // The package removes the output limit then.
-  if (name.includes('amazon.nova-2-lite') && limitlessEfforts.includes(reasoningEffort))
+  if (name.includes('amazon.nova-2-lite') && effortsWithoutLimit.includes(reasoningEffort))
     throw unsupportedMember(
       'reasoning_effort',
       `The effort ${reasoningEffort} of this model has no output limit; send low or medium.`,

@@ -19,7 +19,7 @@ export function serviceAccountRequest(keyFile: string, now: Date): TokenRequest 
   if (typeof email !== 'string' || typeof privateKey !== 'string')
     throw unusableSecret('the key file of the service account needs client_email and private_key');
   if (typeof tokenUri !== 'string' || !/^https?:\/\//.test(tokenUri) || !URL.canParse(tokenUri))
-    throw unusableSecret('the token_uri of the service account is not an address');
+    throw unusableSecret('the token_uri of the service account is not an HTTP URL');
   const issuedAt = unixSeconds(now);
   const header = { alg: 'RS256', typ: 'JWT', ...(typeof keyId === 'string' ? { kid: keyId } : {}) };
   const claims = { iss: email, scope, aud: tokenUri, iat: issuedAt, exp: issuedAt + lifetimeSeconds };

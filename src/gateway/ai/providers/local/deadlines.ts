@@ -15,7 +15,7 @@ export function withDeadlines(
       try {
         return await model.generate(limitedCall.call);
       } finally {
-        limitedCall.end();
+        limitedCall.clearDeadline();
       }
     },
     async *stream(call) {
@@ -23,14 +23,14 @@ export function withDeadlines(
       try {
         yield* model.stream(limitedCall.call);
       } finally {
-        limitedCall.end();
+        limitedCall.clearDeadline();
       }
     },
   };
 }
 
-/** The call with a deadline, and the end of the deadline. */
-function limitCall(call: ModelCall, ms: number): { call: ModelCall; end(): void } {
+/** The call with a deadline, which the caller must clear when the call has ended. */
+function limitCall(call: ModelCall, ms: number): { call: ModelCall; clearDeadline(): void } {
   const deadline = new AbortController();
   const timer = setTimeout(
     () =>
@@ -46,6 +46,6 @@ function limitCall(call: ModelCall, ms: number): { call: ModelCall; end(): void 
   timer.unref();
   return {
     call: { ...call, signal: AbortSignal.any([call.signal, deadline.signal]) },
-    end: () => clearTimeout(timer),
+    clearDeadline: () => clearTimeout(timer),
   };
 }

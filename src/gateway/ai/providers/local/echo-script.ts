@@ -136,6 +136,6 @@ function requiredToolCall({
 function tooManyDirectives({ memberNames }: ModelCall): Problem {
   return unsupportedMember(
     memberNames?.prompt ?? 'prompt',
-    `The model local/echo accepts ${maxDirectives} directives at most.`,
+    `The model local/echo accepts at most ${maxDirectives} directives.`,
   );
 }

@@ -43,7 +43,10 @@ interface EchoState {
 async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {
   const stopSequences = call.stopSequences ?? [];
   if (stopSequences.length > maxStopSequences)
-    throw unsupportedMember('stop', `The model local/echo takes ${maxStopSequences} stop sequences at most.`);
+    throw unsupportedMember(
+      'stop',
+      `The model local/echo accepts at most ${maxStopSequences} stop sequences.`,
+    );
   const script = parseScript(call);
   if (script.failure?.after === 'start') throw modelFailure();
   const answer = cutAtStops(answerText(call, script), stopSequences);

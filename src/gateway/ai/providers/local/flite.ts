@@ -34,7 +34,7 @@ export function fliteModel({ renderPool }: { renderPool: RenderPool }): SpeechMo
           signal: call.signal,
           reportProgress: () => {},
         });
-        return { format: 'wav', content: onePiece(content) };
+        return { format: 'wav', content: toStream(content) };
       } finally {
         await rm(folder, { recursive: true, force: true });
       }
@@ -46,7 +46,7 @@ function tooManyWaiting(): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    `You have ${maxWaiting} texts that wait for local/flite; try again when one of them is finished.`,
+    `You already have ${maxWaiting} texts waiting for local/flite; try again when one of them has finished.`,
     { headers: { 'retry-after': '5' } },
   );
 }
@@ -56,7 +56,7 @@ function requireLength(text: string, speed = 1): void {
   if (text.length > maxLength)
     throw unsupportedMember(
       'text',
-      `The model local/flite takes ${maxLength} characters at most${speed < 1 ? ' at this speed' : ''}.`,
+      `The model local/flite accepts at most ${maxLength} characters${speed < 1 ? ' at this speed' : ''}.`,
     );
 }
 
@@ -70,11 +70,11 @@ function refuseUnsupported({
 }: SpeechCall): void {
   if (voice !== undefined && !fliteVoices.includes(voice))
     throw unsupportedMember('voice', `The model local/flite has the voices ${fliteVoices.join(', ')}.`);
-  if (format !== 'wav') throw unsupportedMember('format', 'The model local/flite makes wav only.');
+  if (format !== 'wav') throw unsupportedMember('format', 'The model local/flite produces only wav.');
   if (!/^en(?:-|$)/i.test(language))
     throw unsupportedMember('language', 'The model local/flite speaks English only.');
   if (instructions !== undefined)
-    throw unsupportedMember('instructions', 'The model local/flite takes no instructions.');
+    throw unsupportedMember('instructions', 'The model local/flite does not support instructions.');
   requireLength(text, speed);
 }
 
@@ -89,11 +89,11 @@ function toPlainEnglish(text: string): string {
     .replace(/[\u2013\u2014]/g, ' - ')
     .normalize('NFKD')
     .replace(/\p{M}/gu, '');
-  const foreignLetter = /[^\p{ASCII}]/u.exec(plainText.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
-  if (foreignLetter !== undefined)
+  const skippedLetter = /[^\p{ASCII}]/u.exec(plainText.replace(/[^\p{L}\p{N}\p{ASCII}]/gu, ' '))?.[0];
+  if (skippedLetter !== undefined)
     throw unsupportedMember(
       'text',
-      `The model local/flite speaks English only, and cannot say "${foreignLetter}".`,
+      `The model local/flite speaks English only, and cannot pronounce "${skippedLetter}".`,
     );
   const speakableText = plainText.replace(/[^\x20-\x7e]+/g, ' ').trim();
   if (!/[A-Za-z0-9]/.test(speakableText))
@@ -101,6 +101,6 @@ function toPlainEnglish(text: string): string {
   return speakableText;
 }
 
-async function* onePiece(content: Uint8Array): AsyncGenerator<Uint8Array> {
+async function* toStream(content: Uint8Array): AsyncGenerator<Uint8Array> {
   yield content;
 }

@@ -95,14 +95,14 @@ function termsOf(question: string): string[] {
 function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
   const sections: Omit<Section, 'id'>[] = [];
   let page = file.replace(/^.*\//, '').replace(/\.md$/, '');
-  let current = { heading: page, lines: [] as string[] };
-  const close = () => {
+  let section = { heading: page, lines: [] as string[] };
+  const closeSection = () => {
     // Comments in Markdown are not documentation.
-    const body = current.lines
+    const body = section.lines
       .join('\n')
       .replace(/<!--[\s\S]*?-->\n?/g, '')
       .trim();
-    if (body !== '') sections.push({ file, page, heading: current.heading, body });
+    if (body !== '') sections.push({ file, page, heading: section.heading, body });
   };
   let isInCodeBlock = false;
   for (const line of markdown.split(/\r?\n/)) {
@@ -110,14 +110,14 @@ function sectionsOf(markdown: string, file: string): Omit<Section, 'id'>[] {
     // In a code block, # begins a comment and not a heading.
     const [, marks = '', title = ''] = (isInCodeBlock ? null : /^(#{1,4})\s+(.+?)\s*#*\s*$/.exec(line)) ?? [];
     if (marks === '') {
-      current.lines.push(line);
+      section.lines.push(line);
       continue;
     }
-    close();
+    closeSection();
     if (marks.length === 1) page = title;
-    current = { heading: title, lines: [] };
+    section = { heading: title, lines: [] };
   }
-  close();
+  closeSection();
   return sections;
 }
 

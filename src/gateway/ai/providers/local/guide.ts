@@ -105,5 +105,6 @@ function withoutRelativeLinks(markdown: string): string {
 
 function noAnswer(pages: readonly string[]): string {
   if (pages.length === 0) return 'No documentation is installed here, so I have nothing to search.';
-  return `The documentation says nothing about this that I could find by search. Its topics are:\n\n${pages.map((page) => `- ${page}`).join('\n')}`;
+  const topics = pages.map((page) => `- ${page}`).join('\n');
+  return `I searched the documentation and found nothing about this. Its topics are:\n\n${topics}`;
 }

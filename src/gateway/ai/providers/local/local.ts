@@ -58,8 +58,8 @@ const echo: ModelsFileEntry = {
   id: 'local/echo',
   name: 'Echo',
   description:
-    'Repeats what it is told, word by word; no language model. For trying clients out: it can be ' +
-    'told to think, to call a tool, to be slow and to fail.',
+    'Repeats the last user message word by word; not a language model. For testing clients: directives in ' +
+    'the message make it reason, call a tool, slow down or fail.',
   upstream_model: 'echo',
   tags: ['local', 'free'],
   reasoning: {
@@ -76,8 +76,8 @@ const guide: ModelsFileEntry = {
   id: 'local/guide',
   name: 'Guide',
   description:
-    'Answers questions about this product by searching its documentation and quoting what it finds, ' +
-    'with sources; no language model.',
+    'Answers questions about this product by searching its documentation and quoting the best matches, ' +
+    'with sources; not a language model.',
   upstream_model: 'guide',
   tags: ['local', 'free', 'retrieval'],
 };

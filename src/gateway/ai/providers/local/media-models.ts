@@ -49,8 +49,8 @@ const shapes: ModelsFileEntry = {
   id: 'local/shapes',
   name: 'Shapes',
   description:
-    'Draws pictures by rules from the colours, numbers and simple things that a prompt names; no ' +
-    'image model. The same request gives the same picture.',
+    'Draws images by rules from the colors, numbers and simple things that a prompt names; not an ' +
+    'image model. The same request gives the same image.',
   upstream_model: 'shapes',
   modalities: ['image'],
   tags: ['local', 'free'],
@@ -60,7 +60,7 @@ const storyboard: ModelsFileEntry = {
   ...localMembers,
   id: 'local/storyboard',
   name: 'Storyboard',
-  description: 'Makes a short video of drawn scenes, one for each sentence of a prompt; no video model.',
+  description: 'Makes a short video of drawn scenes, one for each sentence of a prompt; not a video model.',
   upstream_model: 'storyboard',
   modalities: ['video'],
   tags: ['local', 'free'],

@@ -51,20 +51,20 @@ export function requireDrawable(prompt: string, { width, height }: Size, id: str
   if (prompt.length > maxPromptLength)
     throw unsupportedMember(
       'prompt',
-      `The model ${id} takes a prompt of ${maxPromptLength} characters at most.`,
+      `The model ${id} accepts a prompt of ${maxPromptLength} characters at most.`,
     );
   const { shapes, scenery } = countShapes(prompt);
   if (shapes > maxShapes)
     throw unsupportedMember(
       'prompt',
-      `The model ${id} draws ${maxShapes} things at most; the prompt asks for ${shapes}.`,
+      `The model ${id} draws at most ${maxShapes} things; the prompt has ${shapes}.`,
     );
   const maxScenery = Math.max(Math.floor(maxSceneryPixels / (width * height)), 1);
   if (scenery > maxScenery)
     throw unsupportedMember(
       'prompt',
-      `The model ${id} draws ${maxScenery} waves and mountains at most at ${width}x${height}; the ` +
-        `prompt asks for ${scenery}.`,
+      `The model ${id} draws at most ${maxScenery} waves and mountains at ${width}x${height}; the prompt ` +
+        `has ${scenery}.`,
     );
 }
 
@@ -86,7 +86,7 @@ export function requireSide(
   if ([width, height].every((side) => side >= minSide && side <= maxSide)) return;
   throw unsupportedMember(
     'size',
-    `The model ${id} makes sizes from ${minSide}x${minSide} to ${maxSide}x${maxSide}.`,
+    `The model ${id} supports sizes from ${minSide}x${minSide} to ${maxSide}x${maxSide}.`,
   );
 }
 

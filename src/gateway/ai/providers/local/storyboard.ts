@@ -20,17 +20,17 @@ export function storyboardModel({ renderPool }: { renderPool: RenderPool }): Vid
       if (call.size) {
         requireSide(call.size, bounds);
         if (call.size.width % 2 !== 0 || call.size.height % 2 !== 0)
-          throw unsupportedMember('size', `The model ${bounds.id} makes frames of even width and height.`);
+          throw unsupportedMember('size', `The model ${bounds.id} needs an even width and height.`);
       }
       if ((call.durationSeconds ?? 0) > maxSeconds)
         throw unsupportedMember(
           'duration_seconds',
-          `The model ${bounds.id} makes ${maxSeconds} seconds at most.`,
+          `The model ${bounds.id} generates ${maxSeconds} seconds at most.`,
         );
       if ((call.framesPerSecond ?? 0) > maxFramesPerSecond)
         throw unsupportedMember(
           'fps',
-          `The model ${bounds.id} makes ${maxFramesPerSecond} frames a second at most.`,
+          `The model ${bounds.id} generates ${maxFramesPerSecond} frames a second at most.`,
         );
       requirePixels(call);
       requireDrawable(call.prompt, sizeOf(call), bounds.id);
@@ -66,7 +66,7 @@ function requirePixels(call: VideoCall): void {
   if (durationSeconds <= maxDuration) return;
   throw unsupportedMember(
     'duration_seconds',
-    `The model ${bounds.id} makes ${Math.floor(maxDuration)} seconds at most at ${width}x${height} ` +
+    `The model ${bounds.id} generates ${Math.floor(maxDuration)} seconds at most at ${width}x${height} ` +
       `and ${framesPerSecond} frames a second.`,
   );
 }

@@ -24,12 +24,12 @@ export function openAiImageModel(model: CatalogModel, access: ModelAccess): Imag
       throw new Problem(
         'bad_request',
         'invalid_request',
-        `The member ${param} is refused; there is a member of the request for it.`,
+        `The member ${param} is refused; use the request's own member for it instead.`,
         { param },
       );
     },
     async generate(call, { signal }) {
-      const request = call.images.length === 0 ? buildGeneration(call, model) : edit(call, model);
+      const request = call.images.length === 0 ? buildGeneration(call, model) : buildEdit(call, model);
       return imagesOf(await readJsonAnswer(await sendMediaRequest(access, { ...request, signal })));
     },
   };
@@ -55,7 +55,7 @@ function buildGeneration(call: ImageCall, model: CatalogModel) {
   return { path: '/images/generations', body: JSON.stringify(imageMembers(call, model)) };
 }
 
-function edit(call: ImageCall, model: CatalogModel) {
+function buildEdit(call: ImageCall, model: CatalogModel) {
   const fields = Object.entries(imageMembers(call, model)).map(([name, member]): [string, FormField] => [
     name,
     typeof member === 'string' ? member : JSON.stringify(member),

@@ -27,7 +27,7 @@ export async function readJsonAnswer(answer: UpstreamAnswer): Promise<unknown> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
   if (topLevelMembers(bytes) === undefined)
     throw upstreamFailed(
-      'The model provider answered with something that is not a JSON object, or one of too many parts.',
+      'The model provider answered with something that is not a JSON object, or that has too many parts.',
     );
   try {
     return JSON.parse(bytes.toString('utf8'));

@@ -84,7 +84,7 @@ function resultOf({ url: location, duration, respect_moderation: isAllowed }: Js
       state: 'failed',
       status: 400,
       code: 'content_filtered',
-      message: 'The provider withheld the video by its rules for content.',
+      message: 'The provider withheld the video because of its content policy.',
     };
   const url = nonEmptyText(location);
   if (url === undefined) return { state: 'failed', status: 500 };

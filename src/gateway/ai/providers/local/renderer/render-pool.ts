@@ -99,6 +99,7 @@ function deadlineExceeded(deadlineMs: number): Problem {
   return new Problem(
     'impossible',
     'unsupported_by_model',
-    `The model works ${deadlineMs / 1000} seconds at most on one request; ask for less.`,
+    `The model did not finish within ${deadlineMs / 1000} seconds, the limit for one request; request a ` +
+      'smaller or shorter result.',
   );
 }

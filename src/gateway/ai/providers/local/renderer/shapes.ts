@@ -15,19 +15,19 @@ export function renderShapes({ prompt, size, seed }: Extract<RenderTask, { kind:
   const scale = Math.max(Math.round(Math.min(size.width, size.height) / 512), 1);
   if (Math.min(size.width, size.height) >= minLabelledSide) {
     const margin = 6 * scale;
-    const place = {
+    const position = {
       x: size.width - lineWidth(label) * scale - margin,
       y: size.height - 7 * scale - margin,
       scale,
     };
     paintLine(canvas, label, {
-      ...place,
-      x: place.x + scale,
-      y: place.y + scale,
+      ...position,
+      x: position.x + scale,
+      y: position.y + scale,
       color: [0, 0, 0],
       opacity: 0.35,
     });
-    paintLine(canvas, label, { ...place, color: [255, 255, 255], opacity: 0.8 });
+    paintLine(canvas, label, { ...position, color: [255, 255, 255], opacity: 0.8 });
   }
   const content = encodePng(canvas, {
     Software: 'Townhall local/shapes',

@@ -21,7 +21,7 @@ interface Shot {
 
 export async function renderStoryboard(
   { prompt, size, seed, durationSeconds, framesPerSecond }: Extract<RenderTask, { kind: 'storyboard' }>,
-  report: (share: number) => void,
+  reportProgress: (share: number) => void,
 ): Promise<MediaFile> {
   const scale = Math.max(Math.round(size.height / 180), 1);
   const shots = sentencesOf(prompt).map((sentence, index): Shot => ({
@@ -43,7 +43,7 @@ export async function renderStoryboard(
       scale,
     });
     encoder.addFrameRgba(frame.rgba);
-    if (index % framesPerSecond === 0) report(index / frames);
+    if (index % framesPerSecond === 0) reportProgress(index / frames);
   }
   encoder.finalize();
   const content = encoder.FS.readFile(encoder.outputFilename, {});
