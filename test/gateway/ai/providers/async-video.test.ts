@@ -17,6 +17,7 @@ import { scriptedFilm } from '../../../support/provider-videos.ts';
 import { download, formOf, waitForVideo, videosOf } from '../media/media-world.ts';
 import { listen } from '../../../support/local-server.ts';
 
+// The scripted film lasts 4 seconds, so it costs 100 credits.
 const rates = { video_second: 25 };
 const maxBytes = 200_000;
 const scripts = {
@@ -194,8 +195,8 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     });
   });
 
-  it('charges for the resolution up to the requested one', async () => {
-    // The scripted video has 720 lines and lasts 4 seconds.
+  it('charges for the generated resolution, at most the requested one', async () => {
+    // The scripted film has 720 lines, which cost 40 credits a second. Fewer lines cost 25.
     expect((await generate('acme/by-lines', { duration_seconds: 4 })).metadata.credits).toBe(160);
     expect(
       (await generate('acme/by-lines', { duration_seconds: 4, size: '1920x1080' })).metadata.credits,
@@ -206,6 +207,7 @@ describe('ai.startVideo on a provider', { timeout: 60_000 }, () => {
     expect(await heldCredits()).toBe(0);
   });
 
+  // Four seconds at 100 credits for 1080 lines, 40 for 720 and 25 for fewer.
   it.each([
     [{}, 400],
     [{ size: '1920x1080' }, 400],
@@ -308,12 +310,7 @@ describe('the job of a video on a provider', { timeout: 60_000 }, () => {
     ],
     ['a video that Google filters', 'goog/held', 'content_filtered', 'not this'],
     ['a request that Google fails', 'goog/failing', 'INVALID_ARGUMENT', 'no such voice'],
-    [
-      'a video that xAI filters',
-      'grok/held',
-      'content_filtered',
-      expect.stringContaining('rules for content'),
-    ],
+    ['a video that xAI filters', 'grok/held', 'content_filtered', expect.stringContaining('content policy')],
   ])('charges nothing for %s', async (_name, model, code, message) => {
     const filesBefore = await listStoredFiles();
     const { posted } = await world.user.credits.getBalance();
@@ -369,7 +366,7 @@ describe('the job of a video on a provider', { timeout: 60_000 }, () => {
   });
 });
 
-describe('a refused video', { timeout: 60_000 }, () => {
+describe('an unsupported video', { timeout: 60_000 }, () => {
   it.each([
     [
       'two images',
@@ -384,7 +381,7 @@ describe('a refused video', { timeout: 60_000 }, () => {
       'images',
     ],
     [
-      'images for a model that takes text',
+      'images for a model that takes only text',
       'acme/text-only',
       { images: [{ data: scriptedPicture.toString('base64'), media_type: 'image/png' as const }] },
       422,
@@ -394,28 +391,28 @@ describe('a refused video', { timeout: 60_000 }, () => {
     ['a size that Google does not offer', 'goog/film', { size: '640x360' }, 422, 'size'],
     ['a seed for xAI', 'grok/film', { seed: 1 }, 422, 'seed'],
     [
-      'a storage address of the caller',
+      'an option that sends the video to the caller’s storage',
       'goog/film',
       { provider_options: { storageUri: 'gs://x' } },
       400,
       'provider_options.storageUri',
     ],
     [
-      'another address of the provider',
+      'an option that changes the provider’s address',
       'acme/film',
       { provider_options: { base_url: 'http://x' } },
       400,
       'provider_options.base_url',
     ],
     [
-      'an option that the request has a member for',
+      'an option that repeats a member of the request',
       'acme/film',
       { provider_options: { seconds: '12' } },
       400,
       'provider_options.seconds',
     ],
     ['a model without a price for videos', 'acme/unpriced', {}, 422, 'model'],
-  ])('has no submission for %s', async (_name, model, members, status, param) => {
+  ])('is refused without a submission: %s', async (_name, model, members, status, param) => {
     await expect(start(model, members)).rejects.toMatchObject({ status, param });
     expect(provider.calls).toEqual([]);
   });

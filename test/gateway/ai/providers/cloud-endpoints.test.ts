@@ -1,4 +1,4 @@
-// Several keys and endpoints of clouds, with API keys and with credentials.
+// Cloud providers with several keys or endpoints, with API keys and with credentials.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { cloudEnvironment } from '../../../support/cloud-providers.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
@@ -81,7 +81,7 @@ describe('endpoints with credentials', () => {
     expect([firstProvider.calls.length, secondProvider.calls.length]).not.toContain(0);
   });
 
-  test('answer at the other one while one limits requests', async () => {
+  test('leave all calls to the second endpoint while the first limits requests', async () => {
     await startClouds();
     firstProvider.answerKey('token-1', { status: 429, retryAfter: 30 });
     for (let call = 0; call < 6; call += 1) expect((await chat('azure/ok', `${call}`)).status).toBe(200);
@@ -95,17 +95,18 @@ describe('endpoints with credentials', () => {
   test.each([
     [401, 'key_refused'],
     [402, 'payment_required'],
-  ])('are all left for the fallback after %d', async (status, state) => {
+  ])('are all skipped for the fallback after a %d', async (status, state) => {
     await startClouds();
     for (const provider of [firstProvider, secondProvider]) provider.answerKey('token-1', { status });
     for (let call = 0; call < 3; call += 1) expect((await chat('azure/backed')).status).toBe(200);
+    // Both endpoints have the same credentials, so the first refusal disables both.
     expect([firstProvider.calls.length + secondProvider.calls.length, spareProvider.calls.length]).toEqual([
       1, 3,
     ]);
     expect((await keysOf('azure')).map((key) => key['state'])).toEqual([state, state]);
   });
 
-  test('answer with a new token after one is refused', async () => {
+  test('get a new token after the provider has refused the old one', async () => {
     await startClouds();
     for (const provider of [firstProvider, secondProvider]) provider.answerKey('token-1', { status: 401 });
     expect((await chat('azure/ok')).status).toBe(502);
@@ -113,7 +114,7 @@ describe('endpoints with credentials', () => {
     expect(tokens.requests).toHaveLength(2);
   });
 
-  test('are left for the fallback while no token is issued', async () => {
+  test('are skipped for the fallback while no token is issued', async () => {
     await startClouds({ AZURE_SECRET: 'wrong' });
     for (let call = 0; call < 3; call += 1) expect((await chat('azure/backed')).status).toBe(200);
     expect([tokens.requests.length, spareProvider.calls.length]).toEqual([1, 3]);
@@ -123,7 +124,7 @@ describe('endpoints with credentials', () => {
     expect(spareProvider.calls).toHaveLength(3);
   });
 
-  test('report the refusal of their secret without a fallback', async () => {
+  test('fail a call without a fallback when their secret is refused', async () => {
     await startClouds({ AZURE_SECRET: 'wrong' });
     const response = await chat('azure/ok');
     expect([response.status, (await errorOf(response)).code]).toEqual([502, 'provider_credentials']);
@@ -140,7 +141,7 @@ describe('endpoints with credentials', () => {
 });
 
 describe('several API keys', () => {
-  test('of Azure OpenAI replace each other in its header', async () => {
+  test('of Azure OpenAI take turns in the header api-key', async () => {
     await startClouds();
     for (let call = 0; call < 8; call += 1) expect((await chat('keyed/ok', `${call}`)).status).toBe(200);
     const apiKeys = firstProvider.calls.map(({ headers }) => headers['api-key']);

@@ -1,4 +1,4 @@
-// Providers of clouds with an API key instead of credentials, and the tokens of those with credentials.
+// Cloud providers with an API key, and the access tokens of cloud providers with credentials.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { cloudEnvironment, cloudProviders } from '../../../support/cloud-providers.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
@@ -51,7 +51,7 @@ describe('an API key', () => {
   });
   afterAll(() => world.close());
 
-  test('is the header api-key of Azure OpenAI in every format', async () => {
+  test('is sent to Azure OpenAI in the header api-key in every format', async () => {
     const calls: [string, object][] = [
       ['/v1/ai/chat/completions', { messages }],
       ['/v1/ai/responses', { input: 'hi' }],
@@ -72,7 +72,7 @@ describe('an API key', () => {
     ]);
   });
 
-  test('is a bearer token of Amazon Bedrock', async () => {
+  test('is sent to Amazon Bedrock as a bearer token', async () => {
     expect((await chat('bedrock/ok')).status).toBe(200);
     expect(provider.lastCall().headers).toMatchObject({ authorization: `Bearer ${key}` });
     expect(provider.lastCall().headers).not.toHaveProperty('x-amz-date');
@@ -147,7 +147,7 @@ describe('tokens of a provider', () => {
     expect(provider.calls).toEqual([]);
   });
 
-  test('are not awaited by a caller who has left', async () => {
+  test('are not awaited for a caller that has disconnected', async () => {
     tokens.answers.push({ status: 503, body: '', delayMs: 600_000 });
     const clientAbort = new AbortController();
     const call = world.post(
@@ -167,7 +167,7 @@ describe('tokens of a provider', () => {
     '{}',
     '{"client_email":"a@b","private_key":"no key"}',
     '{"client_email":"a@b","private_key":"no key","token_uri":"file:///etc/passwd"}',
-  ])('need a key file of a service account: %s', async (file) => {
+  ])('are not requested with an unusable key file: %s', async (file) => {
     world.env.set('GOOGLE_KEY_FILE', file);
     const response = await chat('vertex/ok');
     const error = await errorOf(response);

@@ -1,5 +1,5 @@
-// Calls of Azure OpenAI, Amazon Bedrock and Google's Vertex AI, in every format of the gateway: what their
-// servers get, and what callers get and pay.
+// Calls to Azure OpenAI, Amazon Bedrock and Google's Vertex AI in every format of the gateway: the requests
+// that their servers receive, and the answers and charges of the callers.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import {
   awsKeys,
@@ -166,7 +166,7 @@ describe.each(cloudKinds)('the kind %s', (kind) => {
       charges.push(charged);
     }
     expect(charges[0]).toBeGreaterThan(0n);
-    // The scripted stream of chat completions has one token of output more than the whole answer.
+    // The scripted stream of chat completions has one output token more than the answer without a stream.
     expect(charges[1]).toBe((charges[0] ?? 0n) + (kind === 'azure' ? 2n : 0n));
   });
 
@@ -190,7 +190,7 @@ describe.each(cloudKinds)('the kind %s', (kind) => {
     });
   });
 
-  test('takes images', async () => {
+  test('receives the images of a prompt', async () => {
     const image =
       'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
     const content = [{ type: 'image_url', image_url: { url: `data:image/png;base64,${image}` } }];
@@ -207,7 +207,7 @@ describe.each(cloudKinds)('the kind %s', (kind) => {
     ['status-code-429', 429],
     ['status-code-500', 502],
     ['status-code-503', 502],
-  ])('maps the status of a failure: %s to %i', async (script, status) => {
+  ])('maps the status of the provider: %s to %i', async (script, status) => {
     for (const stream of [false, true]) {
       const response = await chat(`${kind}/${script}`, { stream });
       expect([response.status, (await errorOf(response)).code]).toEqual([status, expect.any(String)]);
@@ -215,7 +215,7 @@ describe.each(cloudKinds)('the kind %s', (kind) => {
     }
   });
 
-  test('fails a stream that is cut', async () => {
+  test('fails a stream without its end marker', async () => {
     const text = await (
       await chat(`${kind}/${kind === 'azure' ? 'no-done' : 'cut'}`, { stream: true })
     ).text();
@@ -224,7 +224,7 @@ describe.each(cloudKinds)('the kind %s', (kind) => {
     expect(world.ledger.last().facts.outcome).toBe('upstream_failed');
   });
 
-  test('ends the connection of the provider when the caller leaves', async () => {
+  test('loses its connection when the caller disconnects', async () => {
     const clientAbort = new AbortController();
     const call = world.post(
       '/v1/ai/text',
@@ -265,7 +265,7 @@ describe('Amazon Bedrock', () => {
 
   test('charges cached tokens at their rates', async () => {
     await (await chat('bedrock/ok')).text();
-    // 10 of input, 3 read at a tenth, 2 written for an hour at double, 4 of output at double.
+    // 10 of input, 3 read at a tenth, 2 written for an hour at double, 4 of output at double: 22.3 in total.
     expect(world.ledger.last()).toMatchObject({
       charged: 23n,
       facts: { tokens: { input: 10, cachedInput: 3, cacheWrite: 2, output: 4 } },
@@ -319,7 +319,7 @@ describe('Amazon Bedrock', () => {
   test.each([
     ['limit', 'length'],
     ['filtered', 'content_filter'],
-  ])('reports the reason of its end: %s', async (script, reason) => {
+  ])('reports its finish reason: %s', async (script, reason) => {
     expect(await (await chat(`bedrock/${script}`)).json()).toMatchObject({
       choices: [{ finish_reason: reason }],
     });
@@ -340,7 +340,7 @@ describe('Amazon Bedrock', () => {
     expect(provider.calls).toHaveLength(3);
   });
 
-  test('is charged by our own count without usage', async () => {
+  test('is charged by the gateway’s estimate when it reports no usage', async () => {
     await (await chat('bedrock/no-usage', { stream: true })).text();
     expect(world.ledger.last().facts).toMatchObject({ outcome: 'completed', estimated: true });
   });
@@ -380,7 +380,7 @@ describe('Amazon Bedrock', () => {
     expect([response.status, (await errorOf(response)).param]).toEqual([422, param]);
   });
 
-  test("gets one tool a turn for Anthropic's models", async () => {
+  test("limits Anthropic's models to one tool call per turn", async () => {
     const members = { tools: weather, parallel_tool_calls: false };
     expect((await chat('bedrock/anthropic-claude-0', members)).status).toBe(200);
     expect(lastRequest()).toMatchObject({
@@ -390,14 +390,14 @@ describe('Amazon Bedrock', () => {
 });
 
 describe('Vertex AI', () => {
-  test("has Google's models by project and location", async () => {
+  test("is called for Google's models at the path of the project and location", async () => {
     await (await chat('vertex/ok', { stream: true })).text();
     const folder = '/v1/v1beta1/projects/acme/locations/europe-west1/publishers/google/models';
     expect(provider.lastCall().path).toBe(`${folder}/ok:streamGenerateContent?alt=sse`);
     expect(provider.lastCall().headers.authorization).toMatch(/^Bearer token-\d+$/);
   });
 
-  test("has Anthropic's models by project and location", async () => {
+  test("is called for Anthropic's models at the path of the project and location", async () => {
     await (await chat('vertex-anthropic/ok')).text();
     expect(provider.lastCall().path).toBe(
       '/v1/v1/projects/acme/locations/europe-west1/publishers/anthropic/models/ok:rawPredict',

@@ -1,5 +1,5 @@
-// Limits of the local models. They run in the gateway's own process, so each call is bounded and
-// its error names the member that exceeds a limit.
+// Limits of the local models. They run in the gateway's own process, so the work of each call is bounded, and
+// an error names the member that exceeds a limit.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ModelCall, PromptMessage } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
@@ -37,10 +37,10 @@ describe('minimalInstance', () => {
     ],
     ['a long pointer in each item', list({ $ref: `#${'/a'.repeat(30_000)}` })],
     [
-      'required names that are no strings, in each item',
+      'required names that are not strings, in each item',
       list({ required: Array.from({ length: 20_000 }, () => 1) }),
     ],
-    ['parts that are no schemas, in each item', list({ allOf: Array.from({ length: 20_000 }, () => 1) })],
+    ['parts that are not schemas, in each item', list({ allOf: Array.from({ length: 20_000 }, () => 1) })],
   ])('refuses %s', (_name, schema) => {
     expect(() => minimalInstance(schema, createBudget('schema'))).toThrow(
       expect.objectContaining({ status: 422, code: 'unsupported_by_model', param: 'schema' }),
@@ -127,7 +127,7 @@ describe('a call of a local model', () => {
       { messages, stream: true, tools: [tool(hugeSchema).chat], tool_choice: 'required' },
       'tools[0].function.parameters',
     ],
-  ])('is refused in %s for %s with a huge smallest value', async (format, _name, body, param) => {
+  ])('is refused in %s for %s whose smallest value is too large', async (format, _name, body, param) => {
     const response = await world.post(`/v1/ai/${format}`, { model: 'local/echo', ...body });
     expect(response.status).toBe(422);
     expect(await errorOf(response)).toMatchObject({ code: 'unsupported_by_model', param });
@@ -219,7 +219,7 @@ describe('cutAtStops', () => {
     ['aaab', ['aab'], 'a'],
     ['abacabab', ['abab', 'caba'], 'aba'],
     ['abab', ['bab', 'abab'], ''],
-  ])('ends %j before the first of %j', (text, stopSequences, expected) => {
+  ])('cuts %j before the first of %j', (text, stopSequences, expected) => {
     expect(cutAtStops(text, stopSequences)).toBe(expected);
   });
 
@@ -285,6 +285,7 @@ describe('local/echo', () => {
       if (!isOver) setImmediate(count);
     };
     setImmediate(count);
+    // 30,000 words, with a turn after each 128 of them.
     await model.generate(call([user('x '.repeat(30_000))]));
     isOver = true;
     expect(turns).toBeGreaterThan(100);
@@ -299,21 +300,21 @@ describe('an answer of local/echo past its deadline', () => {
   afterAll(() => world.close());
   const text = '@delay 60000\nx y';
 
-  test('is 504 as a whole', async () => {
+  test('is a 504 without a stream', async () => {
     const response = await world.post('/v1/ai/text', { model: 'local/echo', prompt: text });
     expect(response.status).toBe(504);
     expect(await errorOf(response)).toMatchObject({ code: 'upstream_timeout' });
   });
 
-  test('ends as a stream with an error', async () => {
+  test('ends with an error as a stream', async () => {
     const prompt = [{ role: 'user', content: [{ type: 'text', text }] }];
     const { parts } = await partsOf(await world.post('/v1/ai/stream', { model: 'local/echo', prompt }));
     expect(parts.at(-1)).toMatchObject({ type: 'finish', finishReason: { unified: 'error' } });
   });
 });
 
-describe('failing calls of one user', () => {
-  test('do not open the breaker for other users', async () => {
+describe('failing calls of local/echo', () => {
+  test('do not open the circuit breaker', async () => {
     const world = await startAi();
     try {
       for (let count = 0; count < 12; count += 1) {

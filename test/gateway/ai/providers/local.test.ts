@@ -1,4 +1,4 @@
-// The local models: what local/echo and local/guide answer, and the smallest values of a schema.
+// The answers of local/echo and local/guide, and the smallest values of a schema.
 import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -37,13 +37,13 @@ describe('local/echo', () => {
     ]);
   });
 
-  test('repeats lines that are no directives', async () => {
+  test('repeats lines that are not directives', async () => {
     expect((await model.generate(call('@alice hello\n @fail is a word'))).content).toEqual([
       { type: 'text', text: '@alice hello\n @fail is a word' },
     ]);
   });
 
-  test('waits before each word as @delay says', async () => {
+  test('waits for the milliseconds of @delay before each word', async () => {
     sleepsMs.length = 0;
     await model.generate(call('@delay 25\na b c'));
     expect(sleepsMs).toEqual([25, 25, 25]);
@@ -194,7 +194,7 @@ describe('minimalInstance', () => {
     expect(ajv.validate(schema, value), `${JSON.stringify(value)} ${ajv.errorsText()}`).toBe(true);
   });
 
-  test('ends for a recursive schema', () => {
+  test('terminates for a recursive schema', () => {
     expect(() =>
       JSON.stringify(
         minimalInstance({ $ref: '#', type: 'object', required: ['a'], properties: { a: { $ref: '#' } } }),
@@ -292,7 +292,7 @@ describe('local/guide', () => {
     );
   });
 
-  test('says when no documentation is installed', async () => {
+  test('reports that no documentation is installed', async () => {
     const worldWithoutGuide = await startAi({ guideDirectory: join(folder, 'nowhere') });
     try {
       expect(

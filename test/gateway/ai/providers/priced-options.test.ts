@@ -49,7 +49,7 @@ describe('an option that changes the price', () => {
     expect(() => checkImage({ hd: true }, { covered_options: ['quality'] })).toThrow('provider_options.hd');
   });
 
-  test('passes as the resolution of a model with rates by resolution', () => {
+  test('passes as a resolution when the model has rates per resolution', () => {
     const rates = { video_second_720: 40, video_second_1080: 80 };
     expect(() => checkVideo({ resolution: '1080p' })).toThrow('provider_options.resolution');
     expect(() => checkVideo({ resolution: '1080p' }, { rates })).not.toThrow();

@@ -11,32 +11,32 @@ const weather = { type: 'object', properties: { city: { type: 'string' } }, requ
 const picture =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-// The key header, the path and the answers of each kind of provider.
+// The key header of each kind of provider, and the paths that answer without and with a stream.
 const kinds = [
   {
     kind: 'openai',
     header: 'authorization',
     credential: `Bearer ${key}`,
-    whole: '/v1/chat/completions',
-    streamed: '/v1/chat/completions',
+    path: '/v1/chat/completions',
+    streamPath: '/v1/chat/completions',
   },
   {
     kind: 'anthropic',
     header: 'x-api-key',
     credential: key,
-    whole: '/v1/messages',
-    streamed: '/v1/messages',
+    path: '/v1/messages',
+    streamPath: '/v1/messages',
   },
   {
     kind: 'google',
     header: 'x-goog-api-key',
     credential: key,
-    whole: '/v1/models/ok:generateContent',
-    streamed: '/v1/models/ok:streamGenerateContent?alt=sse',
+    path: '/v1/models/ok:generateContent',
+    streamPath: '/v1/models/ok:streamGenerateContent?alt=sse',
   },
 ] as const;
 
-describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential, whole, streamed }) => {
+describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential, path, streamPath }) => {
   let provider: ScriptedProvider;
   let world: World;
   const model = (script: string) => `${kind}/${script.replace(/[~?].*$/, '')}`;
@@ -96,19 +96,21 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       parts: [{ type: 'text', text: 'Hello from the provider.' }],
       metadata: { model: `${kind}/ok`, finish_reason: 'stop', usage: { output_tokens: 4 } },
     });
-    expect(provider.lastCall().path).toBe(whole);
+    expect(provider.lastCall().path).toBe(path);
     expect(provider.lastCall().headers[header]).toBe(credential);
     const credentials = ['authorization', 'x-api-key', 'x-goog-api-key'].filter(
       (name) => name in provider.lastCall().headers,
     );
     expect(credentials).toEqual([header]);
+    // The call sets no output limit, so the model's own is sent.
     expect(JSON.stringify(lastRequest())).toContain('777');
   });
 
+  // The scripted stream of chat completions has one output token more than the other formats.
   test('streams parts in order, with usage', async () => {
     const { parts, done } = await partsOf(await world.post('/v1/ai/stream', { model: `${kind}/ok`, prompt }));
     expect(done).toBe(true);
-    expect(provider.lastCall().path).toBe(streamed);
+    expect(provider.lastCall().path).toBe(streamPath);
     expect(parts.filter((part) => part.type === 'text-delta').length).toBeGreaterThanOrEqual(3);
     expect(parts.at(-1)).toMatchObject({
       type: 'finish',
@@ -185,7 +187,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
       expect(body).toContain(expected);
   });
 
-  test('serves whole chat completions', async () => {
+  test('serves chat completions without a stream', async () => {
     const client = world.openai();
     const image = { type: 'image_url' as const, image_url: { url: `data:image/png;base64,${picture}` } };
     const completion = await client.chat.completions.create({
@@ -261,14 +263,14 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     );
   });
 
-  test('receives the default effort without a requested one', async () => {
+  test('receives the default effort when the call requests none', async () => {
     await askThinker({ reasoning_effort: 'none' });
     const defaultRequest = lastRequest();
     await askThinker();
     expect(lastRequest()).toEqual(defaultRequest);
   });
 
-  test('receives no effort in chat completions without one', async () => {
+  test('receives no effort from chat completions that request none', async () => {
     await world.post('/v1/ai/chat/completions', { model: `${kind}/thinker`, messages });
     expect(JSON.stringify(lastRequest())).not.toMatch(/reasoning_effort|"thinking"|thinkingConfig/);
   });
@@ -314,7 +316,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
     expect(response.status).toBe(504);
   });
 
-  test('refuses provider options that the call decides', async () => {
+  test('is not called with provider options that override the call', async () => {
     for (const members of [
       { thinking: { type: 'enabled' } },
       { baseURL: 'http://attacker.example' },

@@ -1,4 +1,4 @@
-// The limits of local rendering: turns among users, the pool of workers, and the size of a task.
+// Limits of local rendering: the turns of users, the number of threads, and the size of a task.
 import { describe, expect, test } from 'vitest';
 import { createFairLimit } from '../../../../src/gateway/ai/providers/local/renderer/fair-limit.ts';
 import { createRenderPool } from '../../../../src/gateway/ai/providers/local/renderer/render-pool.ts';
@@ -11,10 +11,7 @@ const openSignal = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('createFairLimit', () => {
-  /**
-   * Acquires for the owners in this order and releases one by one; resolves to the order of
-   * admission.
-   */
+  /** Acquires slots for the owners in this order, releases them one by one, and returns the order of admission. */
   async function readAdmissionOrder(
     owners: string[],
     options: { slots: number; slotsPerOwner: number },
@@ -60,7 +57,7 @@ describe('createFairLimit', () => {
     await limit.acquire('b', openSignal);
   });
 
-  test('removes an aborted entry from the queue', async () => {
+  test('removes an aborted task from the queue', async () => {
     const limit = createFairLimit({ slots: 1, slotsPerOwner: 1 });
     await limit.acquire('a', openSignal);
     const abort = new AbortController();
@@ -81,7 +78,7 @@ describe('createFairLimit', () => {
     expect(limit.countWaiting('c')).toBe(1);
   });
 
-  test('refuses an entry that is aborted before', async () => {
+  test('rejects a task whose signal is already aborted', async () => {
     const limit = createFairLimit({ slots: 1, slotsPerOwner: 1 });
     await expect(limit.acquire('a', AbortSignal.abort(new Error('late')))).rejects.toThrow('late');
   });
@@ -108,6 +105,7 @@ describe('createRenderPool', { timeout: 60_000 }, () => {
         () => false,
       ),
     );
+    // Of the two threads, one user gets only one.
     expect(renderPool.countWaiting('user a')).toBe(49);
     expect(
       await renderPool.render(dot, { owner: 'user b', signal: openSignal, reportProgress: () => {} }),
@@ -170,6 +168,7 @@ describe('the local media models', () => {
 
   test('refuse a video of too many pixels', () => {
     const { check } = storyboardModel({ renderPool });
+    // At 30 frames a second, 150 million pixels are 5.4 seconds of this size.
     const size = { width: 1280, height: 720 };
     expect(() => check(video({ size, durationSeconds: 20, framesPerSecond: 30 }))).toThrow(
       expect.objectContaining({
@@ -195,6 +194,7 @@ describe('the local media models', () => {
   });
 
   test('accept less text at a lower speed', async () => {
+    // 1,499 characters; the limit of 5,000 at the usual speed is 1,250 at a quarter of it.
     const text = 'word '.repeat(300);
     const failingPool = { ...renderPool, render: () => Promise.reject(new Error('accepted')) };
     await expect(fliteModel({ renderPool: failingPool }).generate(speech({ text }))).rejects.toThrow(
@@ -203,7 +203,7 @@ describe('the local media models', () => {
     await expect(fliteModel({ renderPool }).generate(speech({ text, speed: 0.25 }))).rejects.toMatchObject({
       status: 422,
       param: 'text',
-      message: expect.stringContaining('1250 characters at most at this speed'),
+      message: expect.stringContaining('at most 1250 characters at this speed'),
     });
   });
 

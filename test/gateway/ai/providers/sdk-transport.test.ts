@@ -83,6 +83,7 @@ describe('serializeInTurns', () => {
     const count = (async () => {
       for (; !isDone; turns += 1) await setImmediate();
     })();
+    // One turn before each message but the first.
     await serializeInTurns({ messages: Array.from({ length: 8 }, () => ({ content: longText })) });
     isDone = true;
     await count;

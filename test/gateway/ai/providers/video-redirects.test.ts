@@ -1,4 +1,4 @@
-// The file of a video on another host than the provider's: which requests carry the provider's key.
+// The download of a video that redirects to another host: which requests carry the provider's key.
 import { expect, test } from 'vitest';
 import { asyncVideoModel } from '../../../../src/gateway/ai/providers/async-video.ts';
 import type { Upstream, UpstreamRequest } from '../../../../src/gateway/ai/upstream/client.ts';
@@ -39,7 +39,7 @@ function createUpstream(requests: RecordedRequest[]): Upstream {
   };
 }
 
-test('a video on another host is downloaded without the key', async () => {
+test('sends the key only to the origin of the provider', async () => {
   const requests: RecordedRequest[] = [];
   const model = asyncVideoModel(catalogModel({ id: 'acme/film' }), 'openai', {
     upstream: createUpstream(requests),
