@@ -74,7 +74,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
       'file',
     ],
     ['an invalid language', { model: 'acme/whisper', file, language: '../x' }, 400, 'language'],
-    ['a model that does not listen', { model: 'local/flite', file }, 422, 'model'],
+    ['a model that cannot transcribe', { model: 'local/flite', file }, 422, 'model'],
   ])('refuses %s', async (_name, members, status, param) => {
     const response = await sendForm(members);
     expect(response.status).toBe(status);
@@ -204,7 +204,7 @@ describe('a slow upload', { timeout: 60_000 }, () => {
     });
   }
 
-  it('of audio may exceed the time of other requests', async () => {
+  it('of audio may take longer than TIMEOUT_REQUEST_MS', async () => {
     const audioBody = Buffer.from(
       JSON.stringify({ model: 'acme/whisper', audio: silence.toString('base64'), media_type: 'audio/wav' }),
     );
@@ -214,7 +214,7 @@ describe('a slow upload', { timeout: 60_000 }, () => {
     });
   });
 
-  it('of text is refused after the time of a request', async () => {
+  it('of text is refused after TIMEOUT_REQUEST_MS', async () => {
     const textBody = Buffer.from(JSON.stringify({ model: 'local/echo', prompt: 'x'.repeat(1_000) }));
     expect(await sendSlowly('/v1/ai/text', textBody, null)).toMatchObject({
       status: 400,

@@ -46,7 +46,7 @@ function mp3Frame(): Buffer {
   return frame;
 }
 
-/** One frame with a tag that declares 1,000. */
+/** One frame with a tag that declares 1,000 frames. */
 function taggedMp3(): Buffer {
   const frame = mp3Frame();
   frame.write('Xing', 36, 'latin1');
@@ -91,19 +91,19 @@ describe('audioSeconds', () => {
     ['mp3 with a tag', taggedMp3(), (1_000 * 1_152) / 44_100],
     ['mp4', mp4(), 2.5],
     ['webm', webm(), 3.25],
-  ])('reads the header of %s', (_name, file, seconds) => {
+  ])('reads the duration of %s', (_name, file, seconds) => {
     expect(audioSeconds(file)).toBeCloseTo(seconds, 6);
   });
 
   test.each([
-    ['nothing', Buffer.alloc(0)],
-    ['the name of wav', Buffer.from('RIFF')],
-    ['the name of flac', Buffer.from('fLaC')],
-    ['the name of ogg', Buffer.from('OggS')],
-    ['an mp4 box of no length', Buffer.from('\0\0\0\x08ftyp\0\0\0\0moov', 'latin1')],
-    ['the name of webm', Buffer.from([0x1a, 0x45, 0xdf, 0xa3])],
+    ['an empty file', Buffer.alloc(0)],
+    ['the magic number of wav alone', Buffer.from('RIFF')],
+    ['the magic number of flac alone', Buffer.from('fLaC')],
+    ['the magic number of ogg alone', Buffer.from('OggS')],
+    ['a cut mp4 box', Buffer.from('\0\0\0\x08ftyp\0\0\0\0moov', 'latin1')],
+    ['the magic number of webm alone', Buffer.from([0x1a, 0x45, 0xdf, 0xa3])],
     ['text', Buffer.from('hello')],
-    ['the name of a tag', Buffer.from('ID3')],
+    ['the magic number of an ID3 tag alone', Buffer.from('ID3')],
     ['a cut wav header', wav(8_000, 8_000).subarray(0, 40)],
     ['ones', Buffer.alloc(1_000, 0xff)],
     ['zeros', Buffer.alloc(1_000, 0)],

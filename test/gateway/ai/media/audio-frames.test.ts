@@ -1,5 +1,5 @@
-// Audio files whose headers declare one second and whose frames last minutes: decoders and
-// providers play the frames.
+// Audio files whose headers declare one second, but whose frames last minutes: decoders and providers play
+// the frames.
 import { describe, expect, test } from 'vitest';
 import { audioSeconds } from '../../../../src/gateway/ai/media/audio-duration.ts';
 import { billableSeconds } from '../../../../src/gateway/ai/media/billable-audio.ts';
@@ -109,7 +109,8 @@ describe('billableSeconds', () => {
     expect(billableSeconds(file)).toBe(seconds);
   });
 
-  test('ignores a header that declares more frames than there are', () => {
+  test('returns null for more frames than are counted', () => {
+    // Each byte 0xff may begin a frame of FLAC. At most 200,000 such bytes or blocks are examined.
     expect(billableSeconds(Buffer.concat([flac(1, 48_000), Buffer.alloc(1_000_000, 0xff)]))).toBe(null);
     expect(billableSeconds(webm(200_001))).toBe(null);
   });

@@ -1,4 +1,4 @@
-// Images of jobs: local/shapes, models of a provider, and the job's states.
+// Image jobs: local/shapes, models of a provider, and the states of a job.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptedPicture } from '../../../support/provider.ts';
 import { decodePng, regionsOf } from './png-decoder.ts';
@@ -63,6 +63,7 @@ describe('ai.createImage', { timeout: 120_000 }, () => {
     ];
     expect(firstImage).toHaveLength(2);
     expect(sameSeed).toEqual(firstImage);
+    // The two images of one call differ, and the other seed gives a third one.
     expect(new Set([...firstImage, ...otherSeed]).size).toBe(3);
   });
 
@@ -97,9 +98,9 @@ describe('a request of ai.createImage', { timeout: 120_000 }, () => {
       'aspect_ratio',
     ],
     ['an invalid size', { model: 'local/shapes', prompt: 'x', size: 'big' }, 400, 'invalid_request', 'size'],
-    ['too many', { model: 'local/shapes', prompt: 'x', n: 11 }, 400, 'invalid_request', 'n'],
+    ['too many images', { model: 'local/shapes', prompt: 'x', n: 11 }, 400, 'invalid_request', 'n'],
     [
-      'a size beyond the model',
+      'a size that the model does not support',
       { model: 'local/shapes', prompt: 'x', size: '4096x64' },
       422,
       'unsupported_by_model',
@@ -120,28 +121,28 @@ describe('a request of ai.createImage', { timeout: 120_000 }, () => {
       'images[0]',
     ],
     [
-      'an image that is no base64',
+      'an image that is not base64',
       { model: 'acme/painter', prompt: 'x', images: [{ data: '%%%%', media_type: 'image/png' }] },
       400,
       'invalid_request',
       'images[0].data',
     ],
     [
-      'an address for the provider',
+      'an option that changes the address of the provider',
       { model: 'acme/painter', prompt: 'x', provider_options: { base_url: 'http://x' } },
       400,
       'invalid_request',
       'provider_options.base_url',
     ],
     [
-      'a member that the contract has',
+      'an option that repeats a member of the request',
       { model: 'acme/painter', prompt: 'x', provider_options: { n: 10 } },
       400,
       'invalid_request',
       'provider_options.n',
     ],
     [
-      'a character that nothing can keep',
+      'a NUL character, which the database cannot store',
       { model: 'acme/painter', prompt: 'x', provider_options: { style: [{ of: 'a\u0000' }] } },
       400,
       'invalid_request',
@@ -149,7 +150,7 @@ describe('a request of ai.createImage', { timeout: 120_000 }, () => {
     ],
     ['an unknown model', { model: 'local/nothing', prompt: 'x' }, 404, 'model_not_found', 'model'],
     [
-      'a model that makes no images',
+      'a model that cannot generate images',
       { model: 'local/echo', prompt: 'x' },
       422,
       'unsupported_by_model',
@@ -258,7 +259,7 @@ describe('ai.createImage through a provider', { timeout: 120_000 }, () => {
     });
   });
 
-  it('fails for an image at a private address', async () => {
+  it('fails when the provider answers with the URL of an image', async () => {
     const submission = await world.user.ai.createImage({ model: 'acme/elsewhere', prompt: 'x' });
     const job = await waitForEnd(world.user, submission.job_id);
     expect(job).toMatchObject({ status: 'failed', error: { code: 'upstream_failed' } });

@@ -72,6 +72,7 @@ describe('billableSeconds', () => {
   });
 
   test('ignores a wav byte rate that decoders ignore', () => {
+    // PCM with 16 bits at 8 kHz, which is 16,000 bytes a second, and a byte rate of 2^32 - 1.
     const header = Buffer.from(
       '524946460000000057415645666d74201000000001000100401f0000ffffffff020010006461746100000000',
       'hex',

@@ -1,5 +1,5 @@
-// A whole gateway for tests of images, videos, speech and recognition: its own storage folder, a
-// scripted provider behind a models file, and a second user without access to the first one's data.
+// A whole gateway for tests of images, videos, speech and recognition: its own storage folder, a scripted
+// provider in its models file, and a second user without access to the first user's data.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +14,7 @@ export interface MediaWorld extends GatewayWorld {
   provider: ScriptedProvider;
   /** Another user of the same Bureau. */
   stranger(): Promise<GatewayClient>;
-  /** Sends a raw body with the user's token or another one. */
+  /** Sends a raw body with the user's token or another token. */
   send(
     path: string,
     body: unknown,

@@ -53,7 +53,7 @@ describe('ai.getMedia', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('makes links for about an hour', async () => {
+  it('serves links that expire after about an hour', async () => {
     const { url } = await makeDot();
     const seconds = Number(url.searchParams.get('expires')) - Date.now() / 1000;
     expect(seconds).toBeGreaterThan(3_400);
@@ -129,7 +129,7 @@ describe('a gateway with a bucket', { timeout: 60_000 }, () => {
     await server?.close();
   });
 
-  it('stores images and serves them under links of its own', async () => {
+  it('stores images in the bucket and serves them under its own links', async () => {
     const { mediaId, url } = await makeDot(bucketWorld);
     expect(await server.keys()).toContain(`city/${mediaId}`);
     expect(url.href).toMatch(new RegExp(`^${bucketWorld.url}/v1/ai/media/`));
@@ -150,7 +150,7 @@ describe('a gateway with a bucket', { timeout: 60_000 }, () => {
   });
 });
 
-describe('a gateway whose bucket is out of reach', { timeout: 60_000 }, () => {
+describe('a gateway whose bucket is unreachable', { timeout: 60_000 }, () => {
   let server: S3Server;
   let bucketWorld: MediaWorld;
   beforeEach(async () => {
@@ -186,14 +186,14 @@ describe('createMediaLinks', () => {
   };
 
   it('accepts only links of the current and the previous key', () => {
-    const [oldKey, newKey, foreignKey] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
+    const [oldKey, newKey, unknownKey] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2), Buffer.alloc(32, 3)];
     const makeLinks = (keys: Buffer[]) =>
       createMediaLinks({ keys, baseUrl: () => 'http://127.0.0.1:1', linkSeconds: 60 });
     const oldParts = partsOf(makeLinks([oldKey]).urlFor('med_1', now));
     expect(oldParts[1]).toBe(now.getTime() / 1000 + 60);
     expect(makeLinks([newKey, oldKey]).verify(...oldParts)).toBe(true);
     expect(makeLinks([newKey]).verify(...oldParts)).toBe(false);
-    expect(makeLinks([newKey, oldKey]).verify(...partsOf(makeLinks([foreignKey]).urlFor('med_1', now)))).toBe(
+    expect(makeLinks([newKey, oldKey]).verify(...partsOf(makeLinks([unknownKey]).urlFor('med_1', now)))).toBe(
       false,
     );
   });

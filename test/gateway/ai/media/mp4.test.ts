@@ -30,7 +30,7 @@ describe('createMp4Reader', () => {
     expect(await read(Buffer.concat([film, longBox]), 5)).toEqual(properties);
   });
 
-  test('reads a last box without a length', async () => {
+  test('reads a last box that extends to the end of the file', async () => {
     const endlessBox = Buffer.alloc(8 + 40, 1);
     endlessBox.writeUInt32BE(0, 0);
     endlessBox.write('mdat', 4, 'latin1');

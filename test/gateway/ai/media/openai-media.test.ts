@@ -57,7 +57,7 @@ describe('images', { timeout: 120_000 }, () => {
   const generate = (model: string, members: object = {}) =>
     client().images.generate({ model, prompt, ...members });
 
-  it('send the members of the output to the provider', async () => {
+  it('send output options to the provider, but not the value auto', async () => {
     await generate('acme/painter', { quality: 'hd', background: 'auto' });
     const request = JSON.parse(world.provider.lastCall().body.toString()) as object;
     expect(request).toMatchObject({ prompt, n: 1, quality: 'hd' });
@@ -80,7 +80,7 @@ describe('images', { timeout: 120_000 }, () => {
     ).rejects.toMatchObject({ status: 422, param: 'mask' });
   });
 
-  it('refuse a file that is no image', async () => {
+  it('refuse a file that is not an image', async () => {
     const file = await toFile(Buffer.from('text'), 'a.png', { type: 'image/png' });
     await expect(client().images.edit({ model: 'acme/painter', prompt, image: file })).rejects.toMatchObject({
       status: 400,
@@ -88,7 +88,7 @@ describe('images', { timeout: 120_000 }, () => {
     });
   });
 
-  it('refuse a file by the name of its part', async () => {
+  it('name the part of a refused file', async () => {
     const file = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
     await expect(client().images.edit({ model: 'local/shapes', prompt, image: file })).rejects.toMatchObject({
       status: 422,
@@ -97,7 +97,7 @@ describe('images', { timeout: 120_000 }, () => {
     });
   });
 
-  it('refuse a priced member by its name in the request', async () => {
+  it('name a refused priced member as the request does', async () => {
     await expect(generate('acme/paid', { quality: 'high' })).rejects.toMatchObject({
       status: 422,
       code: 'unpriced_member',
@@ -142,9 +142,10 @@ describe('images', { timeout: 120_000 }, () => {
     expect(creditsBefore - creditsAfter).toBe(40_000);
   });
 
-  it('of a paid model are 402 without credits', async () => {
+  it('of a paid model are 402 without enough credits', async () => {
     const { available } = await world.user.credits.getBalance();
     const { user } = await world.user.accounts.getMe();
+    // Leaves 30 credits, and an image costs 40,000.
     const change = { user_id: user.user_id, credits: available - 30, reason: 'a test' };
     await world.admin.credits.deductCredits(change);
     await expect(generate('acme/paid')).rejects.toMatchObject({ status: 402, code: 'insufficient_credits' });
@@ -182,7 +183,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     expect(balanceBefore - (await balance())).toBe(40_000);
   });
 
-  it('are joined by a call that comes while they are generated', async () => {
+  it('are generated once for two concurrent calls', async () => {
     const key = newKey();
     const balanceBefore = await balance();
     const jobsBefore = await countJobs();
@@ -195,7 +196,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     expect(balanceBefore - (await balance())).toBe(40_000);
   });
 
-  it('are returned to a client that has disconnected and asks again', async () => {
+  it('are returned when a client that has disconnected repeats the call', async () => {
     const key = newKey();
     const balanceBefore = await balance();
     const callCount = world.provider.calls.length;
@@ -212,7 +213,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     expect(balanceBefore - (await balance())).toBe(40_000);
   });
 
-  it('fail again as they failed first', async () => {
+  it('repeat a failure without another call of the provider', async () => {
     const key = newKey();
     const firstAnswer = await generate(key, 'acme/refusing');
     const callCount = world.provider.calls.length;
@@ -236,7 +237,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     expect(await refusalOf(secondAnswer)).toMatchObject([409, { code: 'result_not_replayable' }]);
   });
 
-  it('from the files of a form are replayed whatever the boundary is', async () => {
+  it('from a form are replayed although its boundary differs', async () => {
     const key = newKey();
     const edit = async () => {
       const image = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
@@ -281,7 +282,7 @@ describe.each(['/v1', '/v1/ai'])('audio at %s', { timeout: 60_000 }, (base) => {
   it.each([
     ['input', { input: '\u4f60\u597d' }],
     ['response_format', { input: 'Hello', response_format: 'opus' as const }],
-  ])('is refused by the name of %s', async (param, members) => {
+  ])('is refused with the name of the member %s', async (param, members) => {
     await expect(
       client(base).audio.speech.create({ model: 'local/flite', voice: undefined as never, ...members }),
     ).rejects.toMatchObject({ status: 422, param });

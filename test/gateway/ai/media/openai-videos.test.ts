@@ -70,7 +70,7 @@ describe('ai.createClientVideo', { timeout: 120_000 }, () => {
     await client().videos.delete(((await answer.json()) as { id: string }).id);
   });
 
-  it('fetches no address of an image', async () => {
+  it('does not download an image by its URL', async () => {
     const answer = await world.send('/v1/videos', {
       ...waitingRequest,
       input_reference: { image_url: 'http://127.0.0.1:1/a.png' },
@@ -81,7 +81,7 @@ describe('ai.createClientVideo', { timeout: 120_000 }, () => {
     ]);
   });
 
-  it('refuses a file that is no image', async () => {
+  it('refuses a file that is not an image', async () => {
     const file = await toFile(Buffer.from('text'), 'a.png', { type: 'image/png' });
     await expect(client().videos.create({ ...waitingRequest, input_reference: file })).rejects.toMatchObject({
       status: 400,
@@ -150,7 +150,7 @@ describe('the video of another user', { timeout: 120_000 }, () => {
     },
   );
 
-  it('is neither listed nor a cursor', async () => {
+  it('is neither listed nor accepted as a cursor', async () => {
     const { id } = await client().videos.create(smallRequest);
     const stranger = await world.stranger();
     expect((await stranger.ai.listClientVideos()).data).toEqual([]);
@@ -221,14 +221,14 @@ describe('ai.listClientVideos', { timeout: 120_000 }, () => {
     for (const id of ids) await client().videos.delete(id);
   });
 
-  it('leaves deleted videos out', async () => {
+  it('omits deleted videos', async () => {
     const { id } = await client().videos.create(waitingRequest);
     await client().videos.delete(id);
     const { data } = await client().videos.list();
     expect(data.map((video) => video.id)).not.toContain(id);
   });
 
-  it('is 404 for a cursor that is no video of the caller', async () => {
+  it('is 404 for a cursor that is not a video of the caller', async () => {
     await expect(client().videos.list({ after: 'job_01jd6zv0c5e9fsr8m2w4x1k7qa' })).rejects.toMatchObject({
       status: 404,
       code: 'job_not_found',

@@ -12,7 +12,7 @@ export interface Picture {
 
 /** Throws for a file that violates the format. */
 export function decodePng(file: Buffer): Picture {
-  if (file.toString('latin1', 0, 8) !== '\x89PNG\r\n\x1a\n') throw new Error('no PNG');
+  if (file.toString('latin1', 0, 8) !== '\x89PNG\r\n\x1a\n') throw new Error('not a PNG file');
   const data: Buffer[] = [];
   const texts: Record<string, string> = {};
   let [width, height, channels, hasEnded] = [0, 0, 0, false];
@@ -26,7 +26,7 @@ export function decodePng(file: Buffer): Picture {
       [width, height] = [body.readUInt32BE(0), body.readUInt32BE(4)];
       channels = { 2: 3, 6: 4 }[body.readUInt8(9)] ?? 0;
       if (body.readUInt8(8) !== 8 || channels === 0 || body.readUInt8(12) !== 0)
-        throw new Error('a kind of PNG that this does not read');
+        throw new Error('only 8-bit PNG files without interlacing can be read');
     } else if (name === 'IDAT') data.push(body);
     else if (name === 'iTXt') {
       const end = body.indexOf(0);

@@ -101,7 +101,7 @@ describe('ai.embedSdkValues', () => {
     expect(answer.headers.get('x-townhall-credits')).toBe('2');
   });
 
-  it('sends options of the provider and names all others', async () => {
+  it('sends options of the provider and warns about all others', async () => {
     const answer = await send('embedding-model', 'acme/vectors', {
       values: ['a'],
       dimensions: 3,
@@ -138,7 +138,7 @@ describe('an Idempotency-Key', () => {
       'ai-language-model-id',
       { prompt: [{ role: 'user', content: [{ type: 'text', text: 'a' }] }] },
     ],
-  ])('is not for another model: %s', async (path, header, body) => {
+  ])('is refused for another model: %s', async (path, header, body) => {
     const ask = (model: string) =>
       world.send(`/v1/ai/${path}`, body, {
         headers: {
@@ -178,7 +178,7 @@ describe('ai.generateSdkImages', { timeout: 60_000 }, () => {
     ['an unknown model', 'acme/none', {}, 404, 'model_not_found', 'model'],
     ['a mask', 'acme/painter', { mask: { type: 'file', data: 'AAAA' } }, 422, 'unsupported_by_model', 'mask'],
     [
-      'the address of an image',
+      'the URL of an image',
       'acme/painter',
       { files: [{ type: 'url', url: 'http://127.0.0.1:1/a.png' }] },
       422,
@@ -198,7 +198,7 @@ describe('ai.generateSdkImages', { timeout: 60_000 }, () => {
     expect(await refusalOf(answer)).toMatchObject([status, { code, param }]);
   });
 
-  it('charges as a job does', async () => {
+  it('charges like a job', async () => {
     const answer = await send('image-model', 'acme/paid', { prompt: 'A boat' });
     expect([answer.status, answer.headers.get('x-townhall-credits')]).toEqual([200, '40000']);
   });
@@ -217,7 +217,7 @@ describe.each([
 });
 
 describe('ai.synthesizeSdkSpeech', () => {
-  it('names options, which no model of speech gets', async () => {
+  it('warns about options, which speech models do not get', async () => {
     const answer = await send('speech-model', 'local/flite', {
       text: 'Good morning.',
       providerOptions: { acme: { tone: 'x' } },

@@ -1,4 +1,4 @@
-// Cases of the AI SDK's video calls that a client cannot bring about at will.
+// Races in the AI SDK's video calls that a client cannot cause reliably.
 import { describe, expect, it } from 'vitest';
 import { sdkVideoHandlers, type SdkVideoOptions } from '../../../../src/gateway/ai/handlers/sdk-videos.ts';
 import { rememberNothing } from '../../../../src/kernel/data/idempotency.ts';
@@ -27,12 +27,12 @@ function createHandlers(jobs: object): VideoHandlers {
 }
 
 describe('ai.generateSdkVideo', () => {
-  it('cancels the job of a caller that leaves before the head of the answer', async () => {
+  it('cancels the job when the caller disconnects before the answer begins', async () => {
     const disconnection = new AbortController();
     const canceledIds: string[] = [];
     const generate = createHandlers({
       create: async () => {
-        disconnection.abort(new Error('The caller has left.'));
+        disconnection.abort(new Error('The caller has disconnected.'));
         return jobId;
       },
       find: async () => runningJob,
@@ -56,7 +56,7 @@ describe('ai.generateSdkVideo', () => {
 });
 
 describe('ai.getSdkVideo', () => {
-  it('has an error for a video that is deleted while it is read', async () => {
+  it('reports an error for a video that is deleted while it is read', async () => {
     const getVideo = createHandlers({
       find: async () => ({ ...runningJob, status: 'succeeded', media: [film], readAt: new Date() }),
       openMedia: async () => null,

@@ -22,7 +22,7 @@ const isFilm = (bytes: Uint8Array) => Buffer.from(bytes).toString('latin1', 4, 8
 
 const send = (path: string, model: string, body: object, headers: Record<string, string> = {}) =>
   world.send(`/v1/ai/video-model${path}`, body, { headers: { 'ai-model-id': model, ...headers } });
-/** The one event of the stream. */
+/** The only event of the stream. */
 const eventOf = async (answer: Response) =>
   JSON.parse(/^data: (.*)$/m.exec(await answer.text())?.[1] ?? 'null') as Record<string, unknown>;
 const statusOf = async (operation: unknown) => {
@@ -99,7 +99,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
       'inputReferences',
     ],
     [
-      'the address of an image',
+      'the URL of an image',
       'acme/film-forever',
       { image: { type: 'url', url: 'http://127.0.0.1:1/a.png' } },
       422,
@@ -107,7 +107,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
       'image',
     ],
     [
-      'a file that is no image',
+      'a file that is not an image',
       'acme/film-forever',
       { image: { type: 'file', data: 'AAAA' } },
       400,
@@ -123,7 +123,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
       'providerOptions.acme.quality',
     ],
     [
-      'a size beside a ratio',
+      'a size and an aspect ratio',
       'acme/film-forever',
       { resolution: '64x64', aspectRatio: '1:1' },
       400,
@@ -135,7 +135,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
     expect(await refusalOf(answer)).toMatchObject([status, { code, param }]);
   });
 
-  it('names what is not applied', async () => {
+  it('warns about options that have no effect', async () => {
     const answer = await send('', 'local/storyboard', {
       ...request,
       generateAudio: true,
@@ -155,7 +155,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
     ]);
   });
 
-  it('cancels the video of a caller that leaves', async () => {
+  it('cancels the video when the caller disconnects', async () => {
     const disconnection = new AbortController();
     const answer = await fetch(`${world.url}/v1/ai/video-model`, {
       method: 'POST',
@@ -165,7 +165,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
         authorization: `Bearer ${world.userToken}`,
         'ai-model-id': 'acme/film-forever',
       },
-      body: JSON.stringify({ prompt: 'A boat that leaves' }),
+      body: JSON.stringify({ prompt: 'A boat' }),
     });
     expect(answer.status).toBe(200);
     const videos = async () => (await world.user.ai.listClientVideos({ limit: 1 })).data;
@@ -174,7 +174,7 @@ describe('ai.generateSdkVideo', { timeout: 120_000 }, () => {
     await expect.poll(videos, { timeout: 10_000 }).toMatchObject([{ error: { code: 'canceled' } }]);
   });
 
-  it('has one job for repetitions of a call', async () => {
+  it('creates one job for a repeated call', async () => {
     const key = { 'idempotency-key': 'one film' };
     const firstEvent = await eventOf(await send('', 'local/storyboard', request, key));
     const secondEvent = await eventOf(await send('', 'local/storyboard', request, key));
@@ -188,7 +188,7 @@ describe('ai.startSdkVideo', { timeout: 120_000 }, () => {
     ['an unknown model', 'acme/none', {}, 404, 'model_not_found', 'model'],
     ['a model for speech', 'local/flite', {}, 422, 'unsupported_by_model', 'model'],
     [
-      'an address to call',
+      'a callback URL',
       'acme/film-forever',
       { callbackUrl: 'https://example.com' },
       422,
@@ -217,7 +217,7 @@ describe('ai.startSdkVideo', { timeout: 120_000 }, () => {
     await world.user.ai.removeClientVideo({ video_id: operation.job_id });
   });
 
-  it('starts one job for repetitions of a call', async () => {
+  it('starts one job for a repeated call', async () => {
     const key = { 'idempotency-key': 'one start' };
     const firstAnswer = await send('/start', 'local/storyboard', request, key);
     const secondAnswer = await send('/start', 'local/storyboard', request, key);

@@ -46,7 +46,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     expect(otherVoice.samples.equals(usualSpeech.samples)).toBe(false);
   });
 
-  it('has the audio of a local model in JSON on request', async () => {
+  it('returns the audio of a local model as JSON on request', async () => {
     const speech = await world.user.ai.synthesizeSpeech({ model: 'local/flite', text: sentence });
     expect(speech).toMatchObject({ model: 'local/flite', media_type: 'audio/wav' });
     expect(measureWav(Buffer.from(speech.audio, 'base64')).seconds).toBeCloseTo(
@@ -62,9 +62,9 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     ['an unsupported format', { model: 'local/flite', text: 'x', format: 'mp3' }, 422, 'format'],
     ['another language', { model: 'local/flite', text: 'x', language: 'de' }, 422, 'language'],
     ['instructions', { model: 'local/flite', text: 'x', instructions: 'whisper' }, 422, 'instructions'],
-    ['characters it cannot speak', { model: 'local/flite', text: 'hello 世界' }, 422, 'text'],
+    ['characters that the model cannot pronounce', { model: 'local/flite', text: 'hello 世界' }, 422, 'text'],
     ['nothing to say', { model: 'local/flite', text: ' ... ' }, 422, 'text'],
-    ['a model that does not speak', { model: 'local/echo', text: 'x' }, 422, 'model'],
+    ['a model that cannot synthesize speech', { model: 'local/echo', text: 'x' }, 422, 'model'],
     ['an unknown model', { model: 'local/nobody', text: 'x' }, 404, 'model'],
   ])('refuses %s', async (_name, body, status, param) => {
     const response = await world.send('/v1/ai/tts', body);
@@ -94,7 +94,7 @@ describe('ai.synthesizeSpeech', { timeout: 60_000 }, () => {
     });
   });
 
-  it('has the audio of the provider in JSON on request', async () => {
+  it('returns the audio of the provider as JSON on request', async () => {
     const document = await world.send(
       '/v1/ai/tts',
       { model: 'acme/speaker', text: 'Hi', format: 'opus' },

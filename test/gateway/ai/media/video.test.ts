@@ -1,4 +1,4 @@
-// Videos of local/storyboard: their jobs, their MP4 boxes and their pictures in a browser.
+// Videos of local/storyboard: their jobs, their MP4 boxes, and their frames as a browser shows them.
 import type { AcceptedJob, VideoJob } from '@townhall/gateway';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Page } from 'playwright-core';
@@ -45,7 +45,7 @@ function readFrames(page: Page, film: Buffer) {
       canvas.height = video.videoHeight;
       const context = canvas.getContext('2d') as CanvasRenderingContext2D;
 
-      /** Draws the frame at this time. A seek may resolve before, so the frame's own time decides. */
+      /** Draws the frame at this time. A seek may resolve before the frame is shown, so its time is checked. */
       async function drawFrame(seconds: number): Promise<void> {
         const seek = waitForEvent('seeked');
         video.currentTime = seconds;
@@ -58,7 +58,7 @@ function readFrames(page: Page, film: Buffer) {
           frame.close();
           if (Math.abs(frameSeconds - seconds) <= 0.15) return;
           if (performance.now() > deadline)
-            throw new Error(`The film stands at ${frameSeconds} s and not at ${seconds} s.`);
+            throw new Error(`The film is at ${frameSeconds} s and not at ${seconds} s.`);
           await new Promise((resolve) => setTimeout(resolve, 20));
         }
       }
@@ -99,6 +99,7 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     const header = movie.get('moov/mvhd');
     expect((header?.readUInt32BE(16) ?? 0) / (header?.readUInt32BE(12) ?? 1)).toBeCloseTo(3, 1);
     const sizes = movie.get('moov/trak/mdia/minf/stbl/stsz');
+    // 3 seconds at 10 frames a second.
     expect(sizes?.readUInt32BE(8)).toBe(30);
     const description = movie.get('moov/trak/mdia/minf/stbl/stsd');
     expect(description?.toString('latin1', 12, 16)).toBe('avc1');
@@ -159,21 +160,26 @@ describe('ai.startVideo', { timeout: 120_000 }, () => {
     ['neither a start nor a poll', {}, 400, 'invalid_request'],
     ['both at once', { model: 'local/storyboard', prompt: 'x', job_id: 'job_1' }, 400, 'invalid_request'],
     ['a poll with a prompt', { prompt: 'x', job_id: 'job_1' }, 400, 'invalid_request'],
-    ['odd frames', { model: 'local/storyboard', prompt: 'x', size: '321x180' }, 422, 'unsupported_by_model'],
     [
-      'a longer one than it makes',
+      'an odd width',
+      { model: 'local/storyboard', prompt: 'x', size: '321x180' },
+      422,
+      'unsupported_by_model',
+    ],
+    [
+      'a longer video than the model generates',
       { model: 'local/storyboard', prompt: 'x', duration_seconds: 21 },
       422,
       'unsupported_by_model',
     ],
     [
-      'more frames than it makes',
+      'more frames a second than the model generates',
       { model: 'local/storyboard', prompt: 'x', fps: 60 },
       422,
       'unsupported_by_model',
     ],
-    ['a model that makes images', { model: 'local/shapes', prompt: 'x' }, 422, 'unsupported_by_model'],
-    ['a job that never was', { job_id: 'job_00000000000000000000000000' }, 404, 'job_not_found'],
+    ['a model for images', { model: 'local/shapes', prompt: 'x' }, 422, 'unsupported_by_model'],
+    ['an unknown job', { job_id: 'job_00000000000000000000000000' }, 404, 'job_not_found'],
   ])('refuses %s', async (_name, body, status, code) => {
     const response = await world.send('/v1/ai/video', body);
     expect(response.status).toBe(status);
