@@ -26,7 +26,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(folder, { recursive: true }));
 
-/** The files of jobs over a folder, with some operations of the storage replaced. */
+/** The files of jobs in a folder; the replacements simulate a storage that fails. */
 function openFiles(replacements: Partial<Storage>) {
   const logLines: string[] = [];
   const files = jobFiles({
@@ -44,7 +44,7 @@ describe('the files of a job', () => {
     await expect(files.store(job, [file])).rejects.toThrow('The storage lacks med_');
   });
 
-  test('report the first error when their deletion fails too', async () => {
+  test('report the error of the upload when their deletion fails too', async () => {
     const { files, logLines } = openFiles({
       put: () => Promise.reject(new Error('the disk is full')),
       remove: () => Promise.reject(new Error('the disk is gone')),

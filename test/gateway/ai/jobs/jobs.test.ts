@@ -1,5 +1,5 @@
-// Media jobs over a real database and queue: claims, runs, charges, limits and expiry, also with
-// several processes.
+// Media jobs with a real database and queue, in one process and in several: claims, runs, charges, limits and
+// expiry.
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -100,7 +100,7 @@ async function waitForStatus(
 const statusesOf = (jobs: MediaJobs, jobIds: readonly string[]) =>
   Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).status));
 
-/** A row as `create` inserts it, whose run no queue starts. */
+/** Inserts a row like `create`, but without a message that would start its run. */
 const insertRow = (store: JobsStore, jobId: string, members: { owner?: Owner; leaseSeconds?: number } = {}) =>
   store.tx((tx) =>
     store.insert(tx, {
@@ -170,6 +170,7 @@ describe('the storage of a media job', { timeout: 180_000 }, () => {
       0, 0, 1, 1,
     ]);
     expect((await find(jobs, otherJobId, otherOwner)).media).toHaveLength(1);
+    // Two files of the first owner, and one of the other owner.
     await expect.poll(() => readdir(folder), pollOptions).toHaveLength(3);
   });
 });
@@ -210,6 +211,7 @@ describe('claims of media jobs', { timeout: 180_000 }, () => {
     const jobIds = await Promise.all(Array.from({ length: 20 }, () => create(jobs)));
     const countOf = async (status: Job['status']) =>
       (await statusesOf(jobs, jobIds)).filter((jobStatus) => jobStatus === status).length;
+    // The default of maxRunningPerOwner.
     await expect.poll(() => countOf('running'), pollOptions).toBe(4);
     const otherJobId = await create(jobs, { owner: otherOwner });
     await waitForStatus(jobs, otherJobId, 'succeeded', otherOwner);
@@ -295,7 +297,7 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
     expect(media[0]?.mediaId).not.toBe('med_dead');
   });
 
-  it('fails a job that was attempted too often', async () => {
+  it('fails a job after too many attempts', async () => {
     await insertRow(jobsStore(world.database), 'job_1', { leaseSeconds: 0 });
     const { jobs } = start(() => new Promise(() => {}), {
       leaseSeconds: 0.2,
@@ -359,7 +361,7 @@ describe('the upstream job of a media job', { timeout: 180_000 }, () => {
 });
 
 describe('a paid media job', { timeout: 180_000 }, () => {
-  it('costs its upstream job when the owner cancels', async () => {
+  it('is charged for its upstream job when the owner cancels', async () => {
     const ledger = memoryLedger(1_000n);
     const { jobs } = start(
       async (_job, run) => {
@@ -384,7 +386,7 @@ describe('a paid media job', { timeout: 180_000 }, () => {
     expect(ledger.last().facts).toEqual(upstreamFacts);
   });
 
-  it('is refused after many cancellations of its owner', async () => {
+  it('is refused after too many cancellations by its owner', async () => {
     const ledger = memoryLedger(1_000n);
     const { jobs } = start(
       async (_job, run) => {
@@ -466,7 +468,7 @@ describe('a failed or interrupted run', { timeout: 180_000 }, () => {
       .toEqual({ code: 'unsupported_by_model', message: 'The model does not do that.' });
   });
 
-  it('hides the message of another error', async () => {
+  it('hides the message of an unexpected error', async () => {
     const { jobs } = start(async () => {
       throw new Error('the password is hunter2');
     });

@@ -1,4 +1,4 @@
-// Media jobs of a gateway that was killed while it ran them, continued by the next one.
+// Media jobs of a gateway that is killed while it runs them, and the next gateway, which continues them.
 import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -60,8 +60,8 @@ interface Servers {
   storage: string;
   startServer(): Promise<GatewayChild>;
   /**
-   * Ends the leases of the killed process. With the embedded engine the next process takes them
-   * over at once.
+   * Expires the leases of the killed process. With the embedded engine this is not needed: the next process
+   * takes all jobs over when it starts.
    */
   expireLeases(): Promise<void>;
 }

@@ -34,7 +34,7 @@ describe('jobPayments', () => {
     expect(ledger.held()).toBe(40n);
   });
 
-  test('charges a job once when its hold was lost', async () => {
+  test('charges a job once with a new hold when its hold was lost', async () => {
     const ledger = memoryLedger(100n);
     const payments = jobPayments({ ledger });
     const lostHold = await payments.hold(job, 40n);
@@ -73,14 +73,14 @@ describe('jobPayments', () => {
   test('records the free job of an administrator', async () => {
     const ledger = memoryLedger(0n);
     const payments = jobPayments({ ledger });
-    const ownedJob: PayableJob = {
+    const adminJob: PayableJob = {
       ...job,
       owner: { kind: 'admin', id: 'root' },
       call: { requestId: 'req_1', tokenId: 'tok_1', bureauId: null },
     };
-    expect(await payments.hold(ownedJob, 40n)).toBeNull();
+    expect(await payments.hold(adminJob, 40n)).toBeNull();
     expect(
-      await payments.settle(ownedJob, null, { charge: { credits: 40n, facts }, end: async () => {} }),
+      await payments.settle(adminJob, null, { charge: { credits: 40n, facts }, end: async () => {} }),
     ).toEqual({ isEnded: false });
     expect(ledger.charges).toMatchObject([{ held: null, charged: 0n, call: { userId: null } }]);
   });

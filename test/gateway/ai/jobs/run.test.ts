@@ -22,8 +22,8 @@ const job: ClaimedJob = {
   upstreamJob: null,
 };
 
-/** A run whose job another process has claimed: none of its writes has an effect. */
-function reclaimedRun(generate: MediaGenerator['generate'], payments: Partial<JobPayments> = {}) {
+/** Creates a run whose job another process has claimed, so that none of its writes has an effect. */
+function createReclaimedRun(generate: MediaGenerator['generate'], payments: Partial<JobPayments> = {}) {
   const releasedHolds: (string | null)[] = [];
   const canceledJobs: UpstreamJob[] = [];
   const background = createBackground(silentLog);
@@ -43,7 +43,10 @@ function reclaimedRun(generate: MediaGenerator['generate'], payments: Partial<Jo
     clock: systemClock,
     log: silentLog,
     settings: defaultMediaJobsSettings,
-    generator: () => ({ generate, cancelUpstreamJob: async (item) => void canceledJobs.push(item) }),
+    generator: () => ({
+      generate,
+      cancelUpstreamJob: async (upstreamJob) => void canceledJobs.push(upstreamJob),
+    }),
   };
   const signals = { shutdown: new AbortController().signal, leaseLost: new AbortController() };
   const run = async () => {
@@ -55,15 +58,15 @@ function reclaimedRun(generate: MediaGenerator['generate'], payments: Partial<Jo
 
 describe('runJob of a job that another process has claimed', () => {
   test('does not release the hold of the other run when the generation fails', async () => {
-    const { run, releasedHolds } = reclaimedRun(async () => {
+    const { run, releasedHolds } = createReclaimedRun(async () => {
       throw new Error('failed late');
     });
     await run();
     expect(releasedHolds).toEqual([]);
   });
 
-  test('cancels its upstream job while the hold stays', async () => {
-    const { run, releasedHolds, canceledJobs } = reclaimedRun(async (_job, { saveUpstreamJob }) => {
+  test('cancels its upstream job but keeps the hold', async () => {
+    const { run, releasedHolds, canceledJobs } = createReclaimedRun(async (_job, { saveUpstreamJob }) => {
       await saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
       return { files: [] };
     });
@@ -72,9 +75,9 @@ describe('runJob of a job that another process has claimed', () => {
     expect(releasedHolds).toEqual([]);
   });
 
-  test('releases the hold that it made in place of a lost one', async () => {
+  test('releases the hold that it created to replace a lost hold', async () => {
     let isGenerated = false;
-    const { run, releasedHolds } = reclaimedRun(
+    const { run, releasedHolds } = createReclaimedRun(
       async () => {
         isGenerated = true;
         return { files: [] };

@@ -1,4 +1,4 @@
-// Waiting for a job: the deadline, a job that ends at the deadline, and a database that is away.
+// Waiting for a job: the deadline, a job that ends at the deadline, and an unavailable database.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -107,7 +107,7 @@ describe('waitForJob', { timeout: 60_000 }, () => {
     expect((await jobs.find(address)).status).toBe('canceled');
   });
 
-  it('leaves a job with a key running', async () => {
+  it('leaves a job with an Idempotency-Key running', async () => {
     const address = await create();
     const keyedOptions = waitOptions(0, { keepsRunning: true });
     await expect(waitForJob(jobs, address, keyedOptions)).rejects.toMatchObject({
@@ -120,7 +120,7 @@ describe('waitForJob', { timeout: 60_000 }, () => {
 
   it('reports the deadline when the cancellation fails', async () => {
     const address = await create();
-    const cancel = async () => Promise.reject(new Error('The database is away.'));
+    const cancel = async () => Promise.reject(new Error('The database is unavailable.'));
     await expect(waitForJob({ find: jobs.find, cancel }, address, waitOptions(0))).rejects.toMatchObject({
       code: 'upstream_timeout',
     });
@@ -128,13 +128,13 @@ describe('waitForJob', { timeout: 60_000 }, () => {
     await untilStatus(address, 'succeeded');
   });
 
-  it('waits on while the database is away', async () => {
+  it('keeps waiting while the database is unavailable', async () => {
     const address = await create();
     finish?.();
     let attempts = 0;
     const find: MediaJobs['find'] = async (job) => {
       attempts += 1;
-      if (attempts <= 3) throw new Error('The database is away.');
+      if (attempts <= 3) throw new Error('The database is unavailable.');
       return jobs.find(job);
     };
     expect(await waitForJob({ find, cancel: jobs.cancel }, address, waitOptions(30_000))).toMatchObject({

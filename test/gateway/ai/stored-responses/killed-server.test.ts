@@ -1,4 +1,4 @@
-// Responses of a gateway that was killed while it ran them, read at the next one.
+// Responses of a gateway that is killed while it runs them, as the next gateway returns them.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -61,7 +61,7 @@ async function readAvailable({ url, token }: GatewayChild): Promise<number> {
   return available;
 }
 
-/** With the embedded engine the next process takes the leases over at once. */
+/** With the embedded engine this is not needed: the next process fails all running responses at once. */
 async function expireLeases(): Promise<void> {
   if ('path' in place.options) return;
   const database = await connect(place.options, { log: silentLog });
@@ -94,22 +94,23 @@ async function repeatStream(headers: Record<string, string> = {}) {
   return events;
 }
 
-test('a response in the background is failed', async () => {
+test('a background response is failed', async () => {
   const read = () => clientOf(gateway).responses.retrieve(responseId);
   await expect.poll(async () => (await read()).status).toBe('failed');
   expect((await read()).error).toMatchObject({ code: 'server_error' });
 });
 
-test('a stream is failed under its Idempotency-Key', async () => {
+test('a stream that is repeated with its Idempotency-Key is failed', async () => {
   const events = await repeatStream();
   expect(events).toMatchObject([
     { type: 'response.created', sequence_number: 0 },
     { type: 'response.failed', response: { status: 'failed', error: { code: 'server_error' } } },
   ]);
+  // Only the two calls before the crash.
   expect(provider.calls).toHaveLength(2);
 });
 
-test('a stream that is joined after an event has the failure alone', async () => {
+test('a stream that is repeated after an event has only the failure', async () => {
   expect(await repeatStream({ 'Last-Event-ID': '7' })).toMatchObject([
     { type: 'response.failed', sequence_number: 8 },
   ]);
