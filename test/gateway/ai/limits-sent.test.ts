@@ -87,11 +87,11 @@ describe('an effort that raises the output limit', () => {
     expect(world.ledger.last().held).toBeGreaterThanOrEqual(BigInt(limit));
   });
 
-  test('is refused with 402 before the call beyond the credits', async () => {
+  test('is a 402 before the call when the credits do not cover it', async () => {
     world.ledger.reset(1_000n);
     const response = await text({ reasoning_effort: 'high', max_output_tokens: 100 });
     expect(response.status).toBe(402);
-    // The whole balance: the first hold of the call counts as available.
+    // The whole balance, including the first hold of the call itself.
     const error = await errorOf(response);
     expect(error['message']).toContain('and 1000 are available');
     expect(error['details']).toContainEqual({ path: 'affordable_credits', message: '1000' });
@@ -99,7 +99,7 @@ describe('an effort that raises the output limit', () => {
     expect([world.ledger.balance, world.ledger.held()]).toEqual([1_000n, 0n]);
   });
 
-  test('keeps a limit of the gateway affordable', async () => {
+  test('keeps a limit that the gateway adds affordable', async () => {
     world.ledger.reset(50_000n);
     await (await text({ reasoning_effort: 'low' })).text();
     const { max_tokens: limit = 0, thinking } = lastRequest();
@@ -110,12 +110,13 @@ describe('an effort that raises the output limit', () => {
 
 describe('the longest answer that a models file declares', () => {
   test.each(['plain/older', 'plain-gpt/ok', 'plain-gemini/ok'])(
-    'limits a model whose provider names no member for it: %s',
+    'limits a model whose provider has no output_limit_member: %s',
     async (model) => {
       await (await text({ model })).text();
       expect(provider.lastCall().body.toString()).toMatch(
         /"(?:max_tokens|max_completion_tokens|maxOutputTokens)":1000\b/,
       );
+      // 1,000 output tokens and a short input, at one credit per token.
       const { held: hold } = await world.ledger.until(1);
       expect(hold).toBeGreaterThanOrEqual(1_000n);
       expect(hold).toBeLessThan(1_100n);
@@ -150,14 +151,17 @@ describe('a JSON answer without a schema', () => {
     ['responseFormat', 'stream', { prompt, responseFormat: format }],
   ];
 
-  test.each(requests)("is refused by name for Anthropic's models: %s of %s", async (param, path, body) => {
-    const response = await world.post(`/v1/ai/${path}`, { model: 'claude/ok', ...body });
-    expect([response.status, await errorOf(response)]).toMatchObject([
-      422,
-      { code: 'unsupported_by_model', param },
-    ]);
-    expect(provider.calls).toEqual([]);
-  });
+  test.each(requests)(
+    "is refused with its member for Anthropic's models: %s of %s",
+    async (param, path, body) => {
+      const response = await world.post(`/v1/ai/${path}`, { model: 'claude/ok', ...body });
+      expect([response.status, await errorOf(response)]).toMatchObject([
+        422,
+        { code: 'unsupported_by_model', param },
+      ]);
+      expect(provider.calls).toEqual([]);
+    },
+  );
 
   test.each(requests)('falls back to a model that supports it: %s of %s', async (_param, path, body) => {
     const response = await world.post(`/v1/ai/${path}`, { model: 'claude/to-acme', ...body });
@@ -189,7 +193,7 @@ describe('tools of a provider in stream', () => {
   });
 
   test.each(['acme/ok', 'local/echo', 'gemini/ok', 'gpt/ok'])(
-    'are 422 for a model whose provider does not know them: %s',
+    'are 422 for a model whose provider does not have them: %s',
     async (model) => {
       const response = await stream(model, tool('anthropic.bash_20250124'));
       expect(response.status).toBe(422);
@@ -211,7 +215,7 @@ describe('tools of a provider in stream', () => {
     });
   });
 
-  test('of OpenAI store the answer when the caller asks for it', async () => {
+  test('of OpenAI store the answer when the caller requests it', async () => {
     await (
       await world.post('/v1/ai/stream', {
         model: 'gpt/ok',
@@ -223,7 +227,7 @@ describe('tools of a provider in stream', () => {
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ store: true });
   });
 
-  test('are the only reason for the responses format of OpenAI', async () => {
+  test('leave a call without tools in the chat completions of OpenAI', async () => {
     await (await world.post('/v1/ai/stream', { model: 'gpt/ok', prompt })).text();
     expect(provider.lastCall().path).toBe('/v1/chat/completions');
   });
@@ -273,7 +277,7 @@ describe('tools of a provider in chat completions', () => {
     ['gemini/ok', 'google_search', 'unsupported_by_model', '/v1/ai/stream'],
     ['gemini/ok', 'custom', 'unsupported_by_model', 'type custom'],
     ['local/echo', 'web_search', 'unsupported_by_model', 'type web_search'],
-  ])('are refused by the name of the route that has them: %s, %s', async (model, type, code, words) => {
+  ])('are refused with the route that supports them: %s, %s', async (model, type, code, words) => {
     const response = await chat(model, [{ type: 'function', function: { name: 'f' } }, { type }]);
     expect(response.status).toBe(422);
     expect(await errorOf(response)).toMatchObject({
@@ -303,7 +307,7 @@ describe('tools of a provider in chat completions', () => {
 });
 
 describe('members of chat completions', () => {
-  test('are refused if they ask for audio, which has no price', async () => {
+  test('are refused if they request audio, which has no price', async () => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'gpt/priced',
       messages: [{ role: 'user', content: 'hi' }],

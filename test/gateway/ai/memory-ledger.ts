@@ -36,7 +36,7 @@ const initialBalance = 1_000_000_000_000n;
 export function memoryLedger(startBalance = initialBalance): MemoryLedger {
   let balance = startBalance;
   let heldCredits = 0n;
-  let count = 0;
+  let holdCount = 0;
   const charges: Charge[] = [];
   const checkpoints: MemoryLedger['checkpoints'] = [];
   const sentAttempts: MemoryLedger['sent'][number][] = [];
@@ -59,11 +59,11 @@ export function memoryLedger(startBalance = initialBalance): MemoryLedger {
   async function reserve(call: PaidCall, requestedAmount: bigint): Promise<Hold> {
     if (requestedAmount > 0n && balance - heldCredits < requestedAmount) refuse(requestedAmount);
     heldCredits += requestedAmount;
-    count += 1;
+    holdCount += 1;
     let amount = requestedAmount;
     let settlement: Promise<{ charged: bigint }> | undefined;
     const hold: Hold = {
-      holdId: `hld_${count}`,
+      holdId: `hld_${holdCount}`,
       get amount() {
         return amount;
       },

@@ -19,7 +19,8 @@ describe('the order of a chain', () => {
     expect(routerAt().order(chain, undefined)).toBe(chain);
   });
 
-  test('is by price for three tokens of input and one of output', () => {
+  test('is by the price of three input tokens and one output token', () => {
+    // 40, 39, 36 and 0 credits.
     const chain = [
       modelOf('a/x', 10, 10, { route_by: 'price' }),
       modelOf('b/x', 1, 36),
@@ -29,7 +30,7 @@ describe('the order of a chain', () => {
     expect(idsOf(routerAt().order(chain, undefined))).toEqual(['d/x', 'c/x', 'b/x', 'a/x']);
   });
 
-  test('keeps models of one price in their order', () => {
+  test('keeps the order of models with the same price', () => {
     const chain = [modelOf('a/x', 1, 1, { route_by: 'price' }), modelOf('b/x', 1, 1)];
     expect(idsOf(routerAt().order(chain, undefined))).toEqual(['a/x', 'b/x']);
   });
@@ -66,7 +67,7 @@ describe('the order by latency', () => {
       expect(idsOf(router.order(chain, undefined))).toEqual(['b/x', 'a/x']);
   });
 
-  test('measures a slower model again by one call a minute', () => {
+  test('measures a slower model again with one call a minute', () => {
     const clock = { nowMs: 0 };
     const router = routerAt(clock);
     router.record(slowModel, 900);
@@ -79,7 +80,7 @@ describe('the order by latency', () => {
     expect(router.order(chain, undefined)[0]).toBe(fastModel);
   });
 
-  test('leaves a model that fails', () => {
+  test('prefers another model after a failure', () => {
     const router = routerAt();
     router.record(slowModel, 900);
     router.record(fastModel, 300);
@@ -87,7 +88,7 @@ describe('the order by latency', () => {
     expect(router.order(chain, undefined)[0]).toBe(slowModel);
   });
 
-  test('returns to a model with its first answer after failures', () => {
+  test('returns to a model when it answers after failures', () => {
     const router = routerAt();
     router.record(slowModel, 900);
     for (let failure = 0; failure < 10; failure += 1) router.record(fastModel, undefined);

@@ -99,6 +99,7 @@ async function costOf(work: () => Promise<unknown>): Promise<number> {
 }
 
 describe('a paid call', () => {
+  // The provider reports 10 input tokens, and 4 output tokens or 5 in a stream, at 1 and 2 credits each.
   test.each<[string, number, () => Promise<unknown>]>([
     ['a whole answer', 18, () => world.user.ai.generateText({ model: 'acme/ok', prompt: 'hi' })],
     ['a stream', 20, async () => (await chat('acme/ok', { stream: true })).text()],
@@ -115,7 +116,7 @@ describe('a paid call', () => {
   test('holds its highest price while it runs', async () => {
     const call = chat('acme/delayed', { max_tokens: 100 });
     await provider.until((calls) => calls.length === 1);
-    // The provider may be called before the hold is written.
+    // 100 output tokens at 2 credits. The provider may be called before the hold is written.
     await expect.poll(async () => (await balance()).held).toBeGreaterThanOrEqual(200);
     await (await call).text();
     expect((await balance()).held).toBe(0);
@@ -212,7 +213,7 @@ describe('a paid call with an Idempotency-Key', () => {
     expect(lastingHeaders(secondAnswer)).toEqual(lastingHeaders(firstAnswer));
   });
 
-  test('is charged once however often it is sent', async () => {
+  test('is charged once for concurrent repetitions', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const cost = await costOf(async () => {
       const answers = await Promise.all(Array.from({ length: 20 }, () => chat('acme/delayed', {}, key)));
@@ -287,7 +288,7 @@ describe('a paid call with an Idempotency-Key', () => {
     expect(provider.calls).toHaveLength(1);
   });
 
-  test('answers 409 for the repetition of a stream', async () => {
+  test('answers 409 to a repeated stream', async () => {
     const key = { 'idempotency-key': randomUUID() };
     const streamOnce = () =>
       post(
@@ -315,6 +316,7 @@ describe('the price of speech and recognition', () => {
       await response.arrayBuffer();
     });
 
+  // Speech costs 10 credits per character, and recognition 100 credits per second of audio.
   test('counts the characters of speech', async () => {
     expect(await costOfAnswer(() => speak({ text: 'Grüße 🌍' }))).toBe(70);
   });
@@ -332,6 +334,7 @@ describe('the price of speech and recognition', () => {
   });
 
   test('counts the prompt of a recognition', async () => {
+    // 1,500 characters are 10 seconds, and 16,000 bytes of audio are one.
     const prompt = 'word '.repeat(300);
     expect(await costOfAnswer(() => recognize('acme/listener', wavFile(16_000), { prompt }))).toBe(1_100);
   });
@@ -366,7 +369,7 @@ describe('a paid job', () => {
     expect(cost).toBe(120);
   });
 
-  test('holds its price from its start to its end', async () => {
+  test('holds its price until it ends', async () => {
     const cost = await costOf(async () => {
       const { job_id: jobId } = await world.user.ai.createImage({
         model: 'acme/slow-painter',

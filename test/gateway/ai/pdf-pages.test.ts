@@ -24,7 +24,7 @@ function objectStream(text: string, dictionary = '/Type/ObjStm/N 9/First 100/Fil
 const pages = (count: number) => '<</Type/Page/Parent 2 0 R>>'.repeat(count);
 const references = (count: number) => '3 0 R '.repeat(count);
 
-/** The pages that the bound of the file pays for. */
+/** The number of pages in the upper bound of the file's tokens. */
 function countBoundPages(file: Buffer): number {
   const part = { type: 'input_file', file_data: `data:application/pdf;base64,${file.toString('base64')}` };
   const { mediaTokens } = sizeOf({ input: [{ role: 'user', content: [part] }] }, 'responses');
@@ -59,10 +59,11 @@ describe('the pages of a PDF', () => {
     ['a long gap in a member', pdf(`<</Type${' '.repeat(300)}/Page>>`)],
     ['no page at all', Buffer.from(`%PDF-1.7 ${'x'.repeat(1_000)}`)],
   ])('count by the bytes for %s', (_what, file) => {
+    // The smallest possible page has 16 bytes.
     expect(countBoundPages(file)).toBe(Math.ceil(file.length / 16));
   });
 
-  test('are those of an ordinary file', () => {
+  test('are exact for an ordinary file', () => {
     const file = pdf(
       visiblePage,
       '2 0 obj<</Type/Pages/Count 2/Kids[3 0 R 4 0 R]>>endobj\n',
@@ -78,6 +79,7 @@ describe('the pages of a PDF', () => {
   });
 
   test('share one budget within a request', () => {
+    // Each file inflates a little more than half a MiB, and the budget is 2 MiB.
     const budget = pdfBudget();
     const file = pdf(objectStream(`${pages(1)}${' '.repeat(512 * 1024)}`));
     const counts = [1, 2, 3, 4, 5].map(() => countPdfPages(file, budget).most);

@@ -1,4 +1,4 @@
-// The events of a running response: their log, and a stream that other calls may join.
+// The events of a running response: their log, and a stream that repeated requests join.
 import { describe, expect, test } from 'vitest';
 import { joinStream } from '../../../src/gateway/ai/responses/joined-streams.ts';
 import { createEventLog } from '../../../src/gateway/ai/responses/runs/event-log.ts';
@@ -15,7 +15,7 @@ async function collect<T>(events: AsyncIterable<T>): Promise<T[]> {
 }
 
 describe('createEventLog', () => {
-  test('gives each reader all events', async () => {
+  test('gives each reader all events after its position', async () => {
     const log = createEventLog<string>(options);
     log.append({ sequence: 0, item: 'a', bytes: 1 });
     const [allEvents, laterEvents] = [collect(log.read(-1)), collect(log.read(0))];
@@ -67,7 +67,7 @@ describe('a stream with an Idempotency-Key', () => {
       find: () => Promise.reject(new Error('No stream is read again.')),
       async remove({ responseId }: { responseId: string }) {
         deletedRow = responseId;
-        // The check of the leases no longer sees the row.
+        // The regular check for cancellations aborts a run whose row it does not find.
         runs.find(responseId)?.abort();
       },
     };

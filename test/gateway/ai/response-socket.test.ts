@@ -45,7 +45,7 @@ afterAll(async () => {
 
 type Message = Record<string, unknown> & { type: string; response?: { id: string; output: unknown[] } };
 
-/** An open socket, and the code of its end. */
+/** Opens a socket. `closeCode` resolves when it is closed. */
 async function connect({ url, userToken }: GatewayWorld, path: string, headers: Record<string, string>) {
   // The types of Node.js lack the option `headers`.
   const options: object = { headers: { authorization: `Bearer ${userToken}`, ...headers } };
@@ -60,7 +60,7 @@ async function connect({ url, userToken }: GatewayWorld, path: string, headers: 
   return { socket, closeCode };
 }
 
-/** A socket with the messages so far. */
+/** Opens a socket that records its messages. */
 async function open(path = '/v1/responses', headers: Record<string, string> = {}) {
   const { socket, closeCode } = await connect(world, path, headers);
   const messages: Message[] = [];
@@ -95,7 +95,7 @@ async function open(path = '/v1/responses', headers: Record<string, string> = {}
   };
 }
 
-async function recordCount(): Promise<number> {
+async function countRecords(): Promise<number> {
   return (await world.user.usage.listRecords({})).items.length;
 }
 
@@ -240,10 +240,10 @@ describe('a socket', () => {
   });
 
   test('charges a call once', async () => {
-    const count = await recordCount();
+    const count = await countRecords();
     const socket = await open();
     await socket.call({ model: 'acme/ok', input: 'hi' });
-    expect(await recordCount()).toBe(count + 1);
+    expect(await countRecords()).toBe(count + 1);
     socket.close();
   });
 
@@ -256,8 +256,8 @@ describe('a socket', () => {
     expect(JSON.parse(line ?? '{}')).toMatchObject({ operationId: 'ai.createResponse', status: 200 });
   });
 
-  test('ends its call at the provider within 50 ms of a disconnect', async () => {
-    const lifetime = async () => {
+  test('aborts its call to the provider within 50 ms of a disconnect', async () => {
+    const measureAbortMs = async () => {
       provider.reset();
       const socket = await open();
       socket.send({ type: 'response.create', model: 'acme/slow', input: 'hi' });
@@ -267,7 +267,7 @@ describe('a socket', () => {
       await provider.until(([call]) => call?.abortedAt !== undefined);
       return (provider.lastCall().abortedAt ?? Number.POSITIVE_INFINITY) - closedMs;
     };
-    expect(await quickest(50, lifetime)).toBeLessThan(50);
+    expect(await quickest(50, measureAbortMs)).toBeLessThan(50);
   });
 
   test('ends its call when its token is revoked', async () => {
@@ -321,7 +321,7 @@ describe('a socket', () => {
     ]);
   });
 
-  test('is refused for a foreign page', async () => {
+  test('is refused for a page of another origin', async () => {
     const headers = { authorization: `Bearer ${world.userToken}`, origin: 'https://evil.example' };
     expect(await readHandshake('/v1/responses', headers)).toEqual([403, 'forbidden_origin']);
   });
@@ -331,7 +331,7 @@ describe('a socket', () => {
     expect(await readHandshake('/v1/ai/text', { authorization })).toEqual([405, 'method_not_allowed']);
   });
 
-  test('is refused beyond 32 of one user', async () => {
+  test('is refused when its user has 32 open sockets', async () => {
     const authorization = `Bearer ${world.userToken}`;
     const sockets = await Promise.all(Array.from({ length: 32 }, () => open()));
     expect(await readHandshake('/v1/responses', { authorization })).toEqual([429, 'rate_limited']);
@@ -341,7 +341,7 @@ describe('a socket', () => {
   });
 });
 
-test('a socket of a server that stops is closed', async () => {
+test('a stopping server closes its sockets', async () => {
   const otherGateway = await startGateway();
   const { closeCode } = await connect(otherGateway, '/v1/responses', {});
   await otherGateway.close();

@@ -74,7 +74,7 @@ function modelsFileWith(members: object): string {
   );
 }
 
-/** A gateway of its own, since cool-downs outlive a test. */
+/** Runs the test with its own gateway, since the cool-downs of keys would outlive the test. */
 async function withWorld(
   use: (world: World) => Promise<void>,
   { members = { keys }, options = {} }: { members?: object; options?: WorldOptions } = {},
@@ -123,7 +123,7 @@ describe('a provider with two keys', () => {
       );
       expect((await chat(world, {}, firstSession)).status).toBe(200);
       expect(keysOfCalls()).toEqual([usualKey, otherThan(usualKey), otherThan(usualKey)]);
-      // 10 tokens of input and 4 of output for each call.
+      // 10 input tokens and 4 output tokens for each call.
       expect(world.ledger.charges.map(({ charged }) => charged)).toEqual([14n, 14n]);
       expect(world.ledger.held()).toBe(0n);
     });
@@ -200,7 +200,7 @@ describe('a provider with two keys', () => {
 });
 
 describe('the cool-down of a key', () => {
-  test('ends after its time', async () => {
+  test('ends after the seconds of Retry-After', async () => {
     let skippedMs = 0;
     const clock = { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + skippedMs };
     await withWorld(
@@ -281,7 +281,7 @@ describe('the keys of a provider', () => {
     });
   });
 
-  test('may be set in part', async () => {
+  test('need not all be set', async () => {
     await withWorld(
       async (world) => {
         expect((await chat(world)).status).toBe(200);
@@ -336,7 +336,7 @@ describe('the calls of a session', () => {
       'the start of the prompt of completions',
       (session) => ['/v1/ai/completions', { model: 'acme/alone', prompt: session }],
     ],
-  ])('reach one key: %s', async (_name, callOf) => {
+  ])('reach the same key: %s', async (_name, callOf) => {
     await withWorld(async (world) => {
       for (const session of [...manySessions, ...manySessions]) {
         const [path, body, headers = {}] = callOf(session);
@@ -370,8 +370,8 @@ describe('the circuit breaker of a provider with several keys', () => {
 });
 
 describe('a provider with two endpoints', () => {
-  // The random ports decide which endpoint a session reaches. With 24 sessions it is as good as
-  // certain that each of the two endpoints has two.
+  // The random ports decide which endpoint a session reaches. With 24 sessions it is practically certain that
+  // each of the two endpoints is reached at least twice.
   const sessionCount = 24;
   const endpointMembers = () => ({
     base_url: undefined,
@@ -379,7 +379,7 @@ describe('a provider with two endpoints', () => {
     endpoints: [{ base_url: provider.url }, { base_url: secondProvider.url }],
   });
 
-  /** One call of each session. Resolves to the statuses. */
+  /** Sends one call for each session, and returns the statuses. */
   async function callAll(world: World): Promise<number[]> {
     const statuses: number[] = [];
     for (let index = 0; index < sessionCount; index += 1)
@@ -387,7 +387,7 @@ describe('a provider with two endpoints', () => {
     return statuses;
   }
 
-  test('opens the circuit breaker of the one that fails', async () => {
+  test('opens the circuit breaker only of the endpoint that fails', async () => {
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
@@ -401,7 +401,7 @@ describe('a provider with two endpoints', () => {
     );
   });
 
-  test('retries a failed call at the other one', async () => {
+  test('retries a failed call at the other endpoint', async () => {
     await withWorld(
       async (world) => {
         provider.answerKey(firstKey, { status: 503 });
@@ -415,7 +415,8 @@ describe('a provider with two endpoints', () => {
 });
 
 describe('a model of several providers', () => {
-  test('is called at the cheapest one and charged by its rates', async () => {
+  // A call has 10 input tokens and 4 output tokens. A token costs 1 credit at `alone` and 2 at `dear`.
+  test('is called at the cheapest provider and charged at its rates', async () => {
     await withWorld(async (world) => {
       const response = await chat(world, { model: 'acme/dear' });
       expect(response.headers.get('x-townhall-model')).toBe('acme/alone');
@@ -424,7 +425,7 @@ describe('a model of several providers', () => {
     });
   });
 
-  test('is called at the next one when the cheapest fails', async () => {
+  test('is called at the next provider when the cheapest fails', async () => {
     await withWorld(async (world) => {
       for (const key of [firstKey, secondKey]) provider.answerKey(key, { status: 503 });
       const response = await chat(world, { model: 'spare/dear' });

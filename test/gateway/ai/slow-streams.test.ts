@@ -1,4 +1,4 @@
-// The slow-stream guard: a stream whose text comes slower than `min_bytes_per_s` of its model ends.
+// The slow-stream guard: it ends a stream whose text arrives slower than `min_bytes_per_s` of its model.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { StreamRate } from '../../../src/gateway/ai/upstream/stream-rate.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -117,7 +117,7 @@ describe('the models file', () => {
 });
 
 describe('StreamRate', () => {
-  /** Receives the pieces of a stream. Each one takes `waitMs` to arrive, and its reader `readMs`. */
+  /** Receives the pieces of a stream. Each piece takes `waitMs` to arrive, and `readMs` to be read. */
   function receive(pieces: number[], { waitMs, readMs = 0 }: { waitMs: number; readMs?: number }): void {
     let nowMs = 0;
     const text = { textBytes: 0 };
@@ -140,11 +140,12 @@ describe('StreamRate', () => {
     expect(() => receive([5, 20, 20, 20], { waitMs: 1_000, readMs: windowMs })).not.toThrow();
   });
 
-  test('counts each window anew', () => {
+  test('counts each window separately', () => {
     expect(() => receive([1, 10_000, 100], { waitMs: windowMs })).toThrow('less than 10 bytes of text');
   });
 
-  test('takes a stream at exactly the rate', () => {
+  test('accepts a stream at exactly the rate', () => {
+    // 200 bytes in 20 seconds.
     expect(() => receive([1, 200, 200, 200], { waitMs: windowMs })).not.toThrow();
   });
 });

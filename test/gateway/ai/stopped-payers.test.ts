@@ -1,5 +1,5 @@
-// The stop of paid calls after repeated usage alarms, over replicas and restarts, until an
-// administrator lifts it.
+// The stop of a user's paid calls after repeated usage alarms: it holds on all replicas and after restarts,
+// until an administrator lifts it.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -99,7 +99,7 @@ describe('paid calls of a user with three alarms', () => {
     });
     afterEach(() => replica?.close());
 
-    test('are stopped there', async () => {
+    test('are stopped on that replica', async () => {
       expect(await ask(replica.user)).toBe('paid_calls_stopped');
     });
 
@@ -108,7 +108,7 @@ describe('paid calls of a user with three alarms', () => {
       await expect.poll(() => ask(world.user), pollOptions).toBe('answered');
     });
 
-    test('are stopped there by later alarms', async () => {
+    test('are stopped on that replica again by later alarms', async () => {
       await unblock();
       await expect.poll(() => ask(replica.user), pollOptions).toBe('answered');
       await expect.poll(() => ask(world.user), pollOptions).toBe('answered');

@@ -1,5 +1,5 @@
-// Stored responses through a whole gateway: on a local model, on a provider that speaks the format
-// and on translated ones, with the official client.
+// Stored responses of a whole gateway, with the official client: of a local model, of a provider that supports
+// the format, and of translated models.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,8 @@ import { startProvider, type ScriptedProvider } from '../../support/provider.ts'
 
 const rates = { input: 1_000_000, output: 2_000_000 };
 
-const halfAnswer = JSON.stringify({
+/** A chat completion that ends at its output limit. */
+const incompleteAnswer = JSON.stringify({
   id: 'x',
   object: 'chat.completion',
   created: 1,
@@ -33,7 +34,7 @@ beforeAll(async () => {
   await writeFile(
     modelsFile,
     provider.modelsFile(
-      { ok: 'ok', incomplete: `verbatim?${new URLSearchParams({ json: halfAnswer })}` },
+      { ok: 'ok', incomplete: `verbatim?${new URLSearchParams({ json: incompleteAnswer })}` },
       {
         model: { rates, max_output_tokens: 1_000 },
         provider: { output_limit_member: 'max_tokens' },
@@ -96,7 +97,7 @@ async function readFinalResponse(
 }
 
 describe.each(models)('a stored response of %s', (model) => {
-  test('is read as it was answered', async () => {
+  test('is read exactly as it was answered', async () => {
     const response = await client().responses.create({ model, input: 'Good morning', store: true });
     expect(response).toMatchObject({ id: expect.stringMatching(/^resp_[0-9a-z]{26}$/), store: true, model });
     expect(await client().responses.retrieve(response.id)).toEqual(response);
@@ -207,6 +208,7 @@ describe('a stored response', () => {
   });
 
   test('keeps the responses that it continues as long as itself', async () => {
+    // A response is kept for 720 hours by default.
     const response = await create();
     await world.sql`
       update gateway.ai_responses set keep_until = now() + interval '1 hour'
@@ -227,7 +229,7 @@ describe('a stored response', () => {
     expect(JSON.stringify(row)).not.toContain('secret');
   });
 
-  test('is 404 when its sealed answer belongs to another row', async () => {
+  test('is 404 when its sealed answer is copied from another row', async () => {
     const response = await create({ input: 'one' });
     const otherResponse = await create({ input: 'other' });
     await world.sql`
@@ -243,7 +245,8 @@ describe('a stored response', () => {
     await expect(client().responses.retrieve(responseId)).rejects.toMatchObject({ status: 404 });
   });
 
-  test('is deleted for newer ones beyond the quota', async () => {
+  test('is deleted when newer responses exceed the quota', async () => {
+    // A sealed input takes about 400 kB of the quota of 1 MB.
     const input = 'x'.repeat(300_000);
     const ids: string[] = [];
     for (let count = 0; count < 4; count += 1) ids.push((await create({ model: 'acme/ok', input })).id);
@@ -260,7 +263,7 @@ describe('a stored response', () => {
   test('reserves the price of the conversation that it continues', async () => {
     const response = await create({ model: 'openai/ok', input: 'word '.repeat(2_000) });
     const { available } = await world.user.credits.getBalance();
-    // The balance covers the new input, but not also the 10,000 bytes of the stored conversation.
+    // The balance covers the new input, but not the 10,000 bytes of the stored conversation in addition.
     const members = { model: 'openai/ok', max_output_tokens: Math.floor((available - 5_000) / 2) };
     await expect(create(members)).resolves.toMatchObject({ status: 'completed' });
     await expect(create({ ...members, previous_response_id: response.id })).rejects.toMatchObject({
@@ -292,6 +295,7 @@ describe('ai.getResponseTokens', () => {
 
   test.each(models)('estimates the input of %s without a call', async (model) => {
     provider.reset();
+    // 2,000 bytes, at about four bytes a token.
     const tokens = await count({ model, input: 'word '.repeat(400) });
     expect(tokens).toBeGreaterThan(400);
     expect(tokens).toBeLessThan(700);
@@ -306,6 +310,7 @@ describe('ai.getResponseTokens', () => {
     });
     const members = { model: 'local/echo', input: 'hi' };
     const countAlone = await count(members);
+    // local/echo repeats the 500 tokens of the first input, so the conversation has about 1,000.
     expect(await count({ ...members, previous_response_id: firstResponse.id })).toBeGreaterThan(
       countAlone + 900,
     );
@@ -318,7 +323,7 @@ describe('ai.getResponseTokens', () => {
       { previous_response_id: 'resp_none' },
       { status: 400, code: 'previous_response_not_found' },
     ],
-    ['a conversation of a provider', { conversation: 'conv_1' }, { status: 422 }],
+    ['a conversation that a provider stores', { conversation: 'conv_1' }, { status: 422 }],
   ])('refuses %s', async (_what, members, refusal) => {
     const body = { model: 'local/echo', input: 'hi', ...members };
     await expect(count(body)).rejects.toMatchObject(refusal);
@@ -351,7 +356,7 @@ describe('ai.listResponseInputItems', () => {
 });
 
 describe('a conversation', () => {
-  test('keeps the calls of tools when it moves between models', async () => {
+  test('keeps tool calls when it moves between models', async () => {
     const tools = [
       {
         type: 'function' as const,
@@ -408,7 +413,7 @@ describe('a conversation', () => {
     ).rejects.toMatchObject({ status: 413, param: 'previous_response_id' });
   });
 
-  test('of a provider is refused by name', async () => {
+  test('that a provider stores is refused', async () => {
     await expect(
       client().responses.create({ model: 'openai/ok', input: 'x', conversation: 'conv_1' }),
     ).rejects.toMatchObject({ status: 422, param: 'conversation' });
@@ -475,7 +480,7 @@ describe('ai.compactResponse', () => {
     expect(compaction.output.map(({ type }) => type)).toEqual(['message', 'message', 'compaction']);
   });
 
-  test('charges the call', async () => {
+  test('charges for the tokens of the summary', async () => {
     const availableBefore = (await world.user.credits.getBalance()).available;
     const { usage } = await compact();
     const price = usage.input_tokens + 2 * usage.output_tokens;
@@ -484,7 +489,7 @@ describe('ai.compactResponse', () => {
       .toBe(price);
   });
 
-  test('returns all items when the model writes no whole summary', async () => {
+  test('returns all items when the model writes no complete summary', async () => {
     const compaction = await compact({ model: 'acme/incomplete' });
     expect(compaction.output.map(({ type }) => type)).toEqual([
       'message',
@@ -517,7 +522,7 @@ describe('ai.compactResponse', () => {
   test.each([
     ['an unknown response', { previous_response_id: 'resp_none' }, 400, 'previous_response_not_found'],
     ['an unknown effort', { reasoning: { effort: 'high' } }, 422, 'unsupported_reasoning_effort'],
-    ['a conversation of a provider', { conversation: 'conv_1' }, 422, 'unsupported_by_model'],
+    ['a conversation that a provider stores', { conversation: 'conv_1' }, 422, 'unsupported_by_model'],
   ])('refuses %s', async (_what, members, status, code) => {
     const response = await fetch(`${world.url}/v1/ai/responses/compact`, {
       method: 'POST',

@@ -209,7 +209,7 @@ describe('the charge of a finished call', () => {
     expect(await (await text('acme/ok')).json()).toMatchObject({ metadata: { credits: 18 } });
   });
 
-  test('is in a header of whole chat completions', async () => {
+  test('is in a header of chat completions without a stream', async () => {
     expect((await chat('acme/ok')).headers.get('x-townhall-credits')).toBe('18');
   });
 
@@ -220,7 +220,7 @@ describe('the charge of a finished call', () => {
 });
 
 describe('the charge when the client disconnects', () => {
-  test('before the first byte is the input by our own count', async () => {
+  test("before the first byte is the input by the gateway's count", async () => {
     const { charged: credits, facts } = await callAndDisconnect('/v1/ai/chat/completions', {
       model: 'acme/never',
       messages,
@@ -240,7 +240,7 @@ describe('the charge when the client disconnects', () => {
       '/v1/ai/messages',
       { model: 'acme/slow', max_tokens: 1_000, messages, stream: true },
     ],
-  ])('midway is the input and the output so far by our own count: %s', async (_name, path, body) => {
+  ])("midway is the input and the output so far by the gateway's count: %s", async (_name, path, body) => {
     const { charged: credits, facts } = await callAndDisconnect(
       path,
       body,
@@ -313,7 +313,7 @@ describe('the charge when the client disconnects', () => {
       { model: 'acme/slow-late', messages: imageMessages, stream: true },
     ],
     ['stream', '/v1/ai/stream', { model: 'acme/slow-late', prompt: promptMessages }],
-  ])('midway with pictures is the usage that comes within two seconds: %s', async (_name, path, body) => {
+  ])('midway with pictures is the usage that arrives within two seconds: %s', async (_name, path, body) => {
     const { facts, charged: credits } = await callAndDisconnect(
       path,
       body,
@@ -335,9 +335,10 @@ describe('the charge when the client disconnects', () => {
     ],
     ['chat completions, whole', '/v1/ai/chat/completions', { model: 'acme/never', messages: imageMessages }],
     ['stream', '/v1/ai/stream', { model: 'acme/later', prompt: promptMessages }],
-  ])('with pictures and no usage in time is our own count: %s', async (_name, path, body) => {
+  ])("with pictures and no usage in time is the gateway's count: %s", async (_name, path, body) => {
     const { facts } = await callAndDisconnect(path, body);
     expect(facts).toMatchObject({ outcome: 'client_closed', estimated: true });
+    // 20 pictures at an estimated 2,048 tokens each.
     expect(facts.tokens.input).toBeGreaterThan(20 * 2_048);
     expect(facts.tokens.input).toBeLessThan(25 * 2_048);
     await provider.until((calls) => calls[0]?.abortedAt !== undefined);
@@ -364,7 +365,7 @@ describe('the charge when the upstream fails midway', () => {
     expect(credits).toBe(20n);
   });
 
-  test('is the reported input and our own count of the output', async () => {
+  test("is the reported input and the gateway's count of the output", async () => {
     const { facts } = await chargeOf(message('claude/cut', { stream: true }));
     expect(facts).toMatchObject({
       outcome: 'upstream_failed',
@@ -384,7 +385,7 @@ describe('the charge for usage', () => {
   ];
 
   describe.each(callsByFormat)('of %s', (format, call) => {
-    test('that is missing is our own count', async () => {
+    test("that is missing is the gateway's count", async () => {
       const { charged: credits, facts } = await chargeOf(call('acme/none'));
       expect(facts).toMatchObject({ outcome: 'completed', estimated: true });
       expect(facts.tokens.input).toBeGreaterThan(0);
@@ -402,10 +403,10 @@ describe('the charge for usage', () => {
       });
     });
 
-    // Where answers are translated, text in place of a number is an invalid answer and a failure of
-    // the provider.
+    // In a translated answer, a string instead of a number makes the answer invalid, which is a failure of the
+    // provider.
     test.each(['acme/negative', ...(format.startsWith('chat') ? ['acme/nonsense'] : [])])(
-      'that is invalid is our own count and an alarm: %s',
+      "that is invalid is the gateway's count and an alarm: %s",
       async (model) => {
         const alarmsBefore = countAlarms();
         const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call(model));
@@ -418,14 +419,17 @@ describe('the charge for usage', () => {
     );
   });
 
-  test.each(callsByFormat)('far above the possible is the hold and an alarm: %s', async (_name, call) => {
-    const alarmsBefore = countAlarms();
-    const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call('acme/absurd'));
-    expect([credits, overrun]).toEqual([holdAmount, 0n]);
-    expect(credits).toBeGreaterThan(2_000n);
-    expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
-    expect(countAlarms()).toBe(alarmsBefore + 1);
-  });
+  test.each(callsByFormat)(
+    'far above the possible usage is the hold and an alarm: %s',
+    async (_name, call) => {
+      const alarmsBefore = countAlarms();
+      const { charged: credits, facts, held: holdAmount, overrun } = await chargeOf(call('acme/absurd'));
+      expect([credits, overrun]).toEqual([holdAmount, 0n]);
+      expect(credits).toBeGreaterThan(2_000n);
+      expect(facts).toMatchObject({ outcome: 'completed', estimated: true, tokens: { output: 1_000 } });
+      expect(countAlarms()).toBe(alarmsBefore + 1);
+    },
+  );
 
   test('of ten times the output limit is the hold', async () => {
     const { charged: credits, held: holdAmount } = await chargeOf(chat('acme/tenfold', { max_tokens: 100 }));
@@ -451,13 +455,14 @@ describe('the charge for usage', () => {
   });
 });
 
-describe('our own count', () => {
+describe("the gateway's count", () => {
   const countWarnings = () => world.logged.filter((line) => line.includes('output_beyond_limit')).length;
 
   test.each<[string, () => Promise<Response>]>([
     ['chat completions', () => chat('acme/letters', { stream: true })],
     ['stream', () => stream('acme/letters')],
   ])('treats the answer as one text: %s', async (_name, call) => {
+    // 256 pieces of one letter are 64 tokens of four bytes.
     const { facts } = await chargeOf(call());
     expect(facts).toMatchObject({ estimated: true, tokens: { output: 64 } });
   });
@@ -480,18 +485,19 @@ describe('our own count', () => {
 });
 
 describe('a fallback', () => {
-  test('to a dearer model is charged at its price', async () => {
+  test('to a more expensive model is charged at its price', async () => {
     const {
       charged: credits,
       held: holdAmount,
       facts,
     } = await chargeOf(text('acme/falls-back-to-dear', { max_output_tokens: 10 }));
     expect(facts.model).toBe('acme/dear');
+    // 10 input tokens at 10 credits, and 4 output tokens at 20.
     expect(credits).toBe(180n);
     expect(holdAmount).toBeGreaterThanOrEqual(400n);
   });
 
-  test('to a model beyond the credits is 402 without a charge', async () => {
+  test('to a model that the credits do not cover is 402 without a charge', async () => {
     world.ledger.reset(100n);
     const response = await text('acme/falls-back-to-dear', { max_output_tokens: 10 });
     expect(response.status).toBe(402);
@@ -500,7 +506,7 @@ describe('a fallback', () => {
     expect(provider.calls.every(({ script }) => script === 'status?code=500')).toBe(true);
   });
 
-  test('of a free model needs credits only when it is called', async () => {
+  test('of a free model needs credits only when the fallback is called', async () => {
     world.ledger.reset(0n);
     expect((await text('acme/free-to-dear', { max_output_tokens: 10 })).status).toBe(402);
     expect(provider.calls.length).toBeGreaterThan(0);
@@ -550,6 +556,7 @@ describe('the output limit', () => {
     ['text', (members = {}) => text('acme/ok', { max_output_tokens: 500, ...members }), 'max_output_tokens'],
     ['stream', (members = {}) => stream('acme/ok', { maxOutputTokens: 500, ...members }), 'maxOutputTokens'],
     ['messages', () => message('claude/ok', { max_tokens: 500 }), 'max_tokens'],
+    // 300 credits cover the input, which costs less than 100, and 100 to 150 output tokens at 2 credits.
   ])('of the caller is refused with 402 and not lowered: %s', async (format, call, member) => {
     world.ledger.reset(300n);
     const response = await call();
@@ -574,7 +581,7 @@ describe('the output limit', () => {
   test.each([
     ['chat completions', () => chat('acme/ok')],
     ['text', () => text('acme/ok')],
-  ])('is what the credits cover without one of the caller: %s', async (_name, call) => {
+  ])('is what the credits cover when the caller sets none: %s', async (_name, call) => {
     world.ledger.reset(300n);
     await chargeOf(call());
     const { max_tokens: limit } = sentBody();
@@ -582,7 +589,7 @@ describe('the output limit', () => {
     expect(limit).toBeLessThan(150);
   });
 
-  test("is the model's longest answer where the credits suffice", async () => {
+  test("is the model's longest answer when the credits cover it", async () => {
     await chargeOf(text('acme/ok'));
     expect(sentBody()['max_tokens']).toBe(1_000);
   });
@@ -640,7 +647,7 @@ describe('the reservation of credits', () => {
     expect((await answer).status).toBe(200);
   });
 
-  test('ends the call with 402 where there are none', async () => {
+  test('ends the call with 402 when there are no credits', async () => {
     world.ledger.reset(0n);
     expect((await chat('acme/ok')).status).toBe(402);
     expect(provider.calls).toEqual([]);

@@ -1,4 +1,4 @@
-// The usage that providers report in the formats, as disjoint kinds of tokens.
+// Converts the usage that providers report in each format to disjoint kinds of tokens.
 import { describe, expect, test } from 'vitest';
 import {
   chatClaim,
@@ -52,12 +52,12 @@ describe('chatClaim', () => {
       tokens(36, 64, 0, 5, 0),
     ],
     [
-      'Moonshot: cached beside the counts',
+      'Moonshot: cached tokens at the top level',
       { prompt_tokens: 100, completion_tokens: 5, total_tokens: 105, cached_tokens: 90 },
       tokens(10, 90, 0, 5, 0),
     ],
     [
-      'xAI: reasoning beside the output',
+      'xAI: reasoning in addition to the output',
       {
         prompt_tokens: 10,
         completion_tokens: 4,
@@ -67,7 +67,7 @@ describe('chatClaim', () => {
       tokens(10, 0, 0, 4, 300),
     ],
     [
-      'xAI: little reasoning beside the output',
+      'xAI: less reasoning than output, in addition to it',
       {
         prompt_tokens: 10,
         completion_tokens: 40,
@@ -76,8 +76,8 @@ describe('chatClaim', () => {
       },
       tokens(10, 0, 0, 40, 3),
     ],
-    ['vectors: input alone', { prompt_tokens: 2, total_tokens: 2 }, tokens(2, 0, 0, 0, 0)],
-    ['a total alone', { total_tokens: 7 }, tokens(7, 0, 0, 0, 0)],
+    ['embeddings: only input', { prompt_tokens: 2, total_tokens: 2 }, tokens(2, 0, 0, 0, 0)],
+    ['only a total', { total_tokens: 7 }, tokens(7, 0, 0, 0, 0)],
     [
       'details that are null',
       {
@@ -88,18 +88,18 @@ describe('chatClaim', () => {
       },
       tokens(2, 0, 0, 1, 0),
     ],
-    ['an explicit nothing', { prompt_tokens: 0, completion_tokens: 0 }, tokens(0, 0, 0, 0, 0)],
-    ['an empty object says nothing', {}, undefined],
+    ['explicit zeros', { prompt_tokens: 0, completion_tokens: 0 }, tokens(0, 0, 0, 0, 0)],
+    ['an empty object reports no usage', {}, undefined],
     ['a negative count is invalid', { prompt_tokens: -10, completion_tokens: 4 }, 'faulty'],
     ['a fraction is invalid', { prompt_tokens: 10, completion_tokens: 1.5 }, 'faulty'],
-    ['a text is invalid', { prompt_tokens: 'NaN', completion_tokens: 4 }, 'faulty'],
+    ['a string is invalid', { prompt_tokens: 'NaN', completion_tokens: 4 }, 'faulty'],
     ['infinity is invalid', { prompt_tokens: Number.POSITIVE_INFINITY, completion_tokens: 4 }, 'faulty'],
     [
-      'a faulty detail spoils the rest',
+      'a faulty detail makes the whole report faulty',
       { prompt_tokens: 10, completion_tokens: 4, prompt_tokens_details: { cached_tokens: -1 } },
       'faulty',
     ],
-  ])('has disjoint kinds: %s', (_title, usage, expected) => {
+  ])('reads disjoint kinds: %s', (_title, usage, expected) => {
     expect(chatClaim(usage as Record<string, unknown>)).toEqual(expected);
   });
 });
@@ -160,7 +160,7 @@ describe('messagesClaim', () => {
     expect(messagesClaim({ ...usage, iterations })).toEqual(claimWithCompaction);
   });
 
-  test('has the claim of the hub for the same usage', () => {
+  test('matches the claim of the hub for the same usage', () => {
     // The package adds up input and output of both and omits the cache.
     expect(
       hubClaim({
@@ -173,7 +173,7 @@ describe('messagesClaim', () => {
 });
 
 describe('responsesClaim', () => {
-  test('has the kinds of chat completions', () => {
+  test('reads the same kinds as chat completions', () => {
     expect(
       responsesClaim({
         input_tokens: 100,
@@ -221,13 +221,13 @@ describe('hubClaim', () => {
 });
 
 describe('tokensOfText', () => {
-  test('counts four bytes as a token, and any text as one', () => {
+  test('counts four bytes as a token, and at least one token for any text', () => {
     expect([0, 1, 4, 7, 8, 400].map(tokensOfText)).toEqual([0, 1, 1, 1, 2, 100]);
   });
 });
 
 describe('isAbsurd', () => {
-  test('accepts usage above the bound up to eight times', () => {
+  test('accepts usage of up to eight times the bound', () => {
     const bound = { input: 100, output: 50 };
     const usageOf = (input: number, output: number) => ({
       input,

@@ -1,5 +1,5 @@
-// Arguments of earlier tool calls count with the bytes that a provider gets: numbers grow when
-// arguments are parsed and serialized again, and line feeds become two characters as JSON.
+// Arguments of earlier tool calls are measured with the bytes that the provider receives: numbers grow when
+// arguments are parsed and serialized again, and line feeds become two characters in JSON.
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { computeCloserBound } from '../../../src/gateway/ai/metering/closer-bound.ts';
@@ -54,7 +54,7 @@ beforeEach(() => {
 });
 
 const user = { role: 'user', content: 'hi' };
-// Amazon Bedrock takes earlier tool calls only beside tools.
+// Amazon Bedrock accepts earlier tool calls only in a request that has tools.
 const schema = { type: 'object', properties: {} };
 const chatBody = (text: string) => ({
   tools: [{ type: 'function', function: { name: 'f', parameters: schema } }],
@@ -102,14 +102,14 @@ describe.each(['claude', 'gemini', 'openai', 'acme', ...cloudKinds])('the hold o
   });
 });
 
-/** The length of the array in the request as the provider got it. */
+/** The length of the array in the request that the provider received. */
 function sentArrayBytes(): bigint {
   const [array = ''] = /\[(?:null|[-\d.,e+]){1000,}\]/.exec(provider.lastCall().body.toString()) ?? [];
   expect(array.length).toBeGreaterThan(1_000);
   return BigInt(array.length);
 }
 
-// A linear scan takes about 0.1 seconds, a quadratic one hours.
+// A linear scan takes about 0.1 seconds; a quadratic scan would take hours.
 test('arguments of 10 MB are measured in linear time', () => {
   for (const text of ['1'.repeat(1e7), '1e'.repeat(5e6), 'e'.repeat(1e7), '1.'.repeat(5e6)]) {
     const startedMs = performance.now();

@@ -1,5 +1,5 @@
-// Tool names count for the price as often as the provider gets them, which may be more often than
-// the request has them.
+// Tool names are measured as often as the provider receives them, which may be more often than they occur in
+// the request.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sizeOf, type RequestFormat } from '../../../src/gateway/ai/metering/measure.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -58,7 +58,7 @@ const streamBody = {
   ],
 };
 
-// Each result has the name twice; in a stream the call is absent.
+// The name counts twice for each result, and once for the call, which the stream body does not have.
 const bodies: readonly [RequestFormat, object, number][] = [
   ['chat', { messages: chatMessages(toolName) }, 1 + 2 * resultCount],
   ['text', { messages: textMessages(toolName) }, 1 + 2 * resultCount],
@@ -123,7 +123,7 @@ describe('a member of another format', () => {
         ],
       },
     ],
-  ])('hides no name of a tool: %s', (_what, format, body) => {
+  ])('does not hide the name of a tool: %s', (_what, format, body) => {
     expect(sizeOf(body, format).textBytes).toBeGreaterThanOrEqual((1 + 2 * resultCount) * toolName.length);
   });
 });

@@ -1,4 +1,4 @@
-// Calls of an unknown model fail before their bill is opened, which would listen for their end.
+// Calls of an unknown model fail before a bill is opened. An open bill listens for the abort of its call.
 import { getEventListeners } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ai, createLinks, type AiService } from '../../../src/gateway/ai/index.ts';

@@ -13,8 +13,8 @@ const prompt = [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }];
 
 let provider: ScriptedProvider;
 let world: World;
-// A refusal is cached by endpoint, so each case has its own endpoint.
-const places = ['message', 'param', 'location', 'nothing', 'hub', 'twice'];
+// A refusal is cached by endpoint, so each case has its own endpoint and provider.
+const providerIds = ['message', 'param', 'location', 'nothing', 'hub', 'twice'];
 beforeAll(async () => {
   provider = await startProvider();
   world = await startAi({
@@ -24,10 +24,10 @@ beforeAll(async () => {
         provider: { usage: undefined, output_limit_member: 'max_tokens' },
         model: { rates, max_output_tokens: 100, modalities: ['text', 'stream', 'openai'] },
         providers: [
-          ...places.map((id) => ({ id, kind: 'openai-compatible', base_url: `${provider.url}/${id}` })),
+          ...providerIds.map((id) => ({ id, kind: 'openai-compatible', base_url: `${provider.url}/${id}` })),
           { id: 'silent', kind: 'openai-compatible', base_url: `${provider.url}/silent`, usage: 'none' },
         ],
-        models: [...places, 'silent'].map((id) => ({
+        models: [...providerIds, 'silent'].map((id) => ({
           id: `${id}/m`,
           provider: id,
           upstream_model: `refuses-usage?as=${id === 'hub' || id === 'twice' ? 'message' : id}`,
@@ -71,7 +71,7 @@ describe('a streamed call of a provider without the setting usage', () => {
   });
 });
 
-test('a provider with the setting none gets no request for usage', async () => {
+test('a provider with usage: none gets no request for usage', async () => {
   await eventsOf(await streamChat('silent/m'));
   expect(requestsForUsage()).toEqual([false]);
 });
@@ -79,8 +79,8 @@ test('a provider with the setting none gets no request for usage', async () => {
 describe('a provider that refuses stream_options', () => {
   test.each(['message', 'param', 'location'])(
     'is called again without it when the refusal names it: %s',
-    async (place) => {
-      const events = await eventsOf(await streamChat(`${place}/m`));
+    async (providerId) => {
+      const events = await eventsOf(await streamChat(`${providerId}/m`));
       expect(events.at(-1)).toBe('[DONE]');
       expect(requestsForUsage()).toEqual([true, false]);
       expect((await world.ledger.until(1)).facts).toMatchObject({ outcome: 'completed', estimated: true });
@@ -131,7 +131,7 @@ describe('createUsageRequests', () => {
     signal: new AbortController().signal,
   });
   function start() {
-    const state = { nowMs: 0, requests: [] as UpstreamRequest[], isRefusedAlways: false };
+    const state = { nowMs: 0, requests: [] as UpstreamRequest[], isAlwaysRefused: false };
     const requests = createUsageRequests({
       clock: { monotonicMs: () => state.nowMs },
       log: { warn: () => {} },
@@ -140,7 +140,7 @@ describe('createUsageRequests', () => {
       requests.send(request(url), async (request) => {
         state.requests.push(request);
         state.nowMs += 100;
-        if (state.isRefusedAlways || request.body === 'with') throw refusal;
+        if (state.isAlwaysRefused || request.body === 'with') throw refusal;
         return 'answer';
       });
     return { state, send, bodies: () => state.requests.map(({ body }) => body) };
@@ -165,7 +165,7 @@ describe('createUsageRequests', () => {
 
   test('does not cache a refusal that has another cause', async () => {
     const { state, send, bodies } = start();
-    state.isRefusedAlways = true;
+    state.isAlwaysRefused = true;
     await expect(send('http://a/v1')).rejects.toBe(refusal);
     await expect(send('http://a/v1')).rejects.toBe(refusal);
     expect(bodies()).toEqual(['with', 'without', 'with', 'without']);

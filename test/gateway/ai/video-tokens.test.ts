@@ -1,18 +1,15 @@
-// Videos of few bytes and many frames: models sample them at fixed intervals.
+// Videos with few bytes that play for long: models read frames at fixed intervals, so their tokens depend on
+// the playing time.
 import { describe, expect, test } from 'vitest';
 import { sizeOf } from '../../../src/gateway/ai/metering/measure.ts';
+import { box } from './media/file-builders.ts';
 import { wavFile } from './wav.ts';
 
 const numbers = (...values: number[]) => Buffer.from(Uint32Array.from(values).buffer).swap32();
-/** A box of the MP4 format. */
-const box = (name: string, ...content: Buffer[]) =>
-  Buffer.concat([
-    numbers(8 + content.reduce((sum, { length }) => sum + length, 0)),
-    Buffer.from(name, 'latin1'),
-    ...content,
-  ]);
+/** The upper bound of medium-tokens.ts. */
+const tokensPerSecond = 400;
 
-/** A video whose header declares one duration in seconds, and whose samples have another. */
+/** A video whose header and samples have these durations in seconds. */
 function videoFile(headerSeconds: number, sampleSeconds: number): Buffer {
   const times = box('stts', numbers(0, 1, sampleSeconds, 1_000));
   return Buffer.concat([
@@ -59,21 +56,21 @@ describe('the bound of a video in a file', () => {
   const hour = videoFile(3_600, 3_600).toString('base64');
 
   test.each(['chat', 'responses'] as const)('follows its length by the data URL of %s', (format) => {
-    expect(tokensOfFile(format, `data:video/mp4;base64,${hour}`)).toBe(3_600 * 400);
+    expect(tokensOfFile(format, `data:video/mp4;base64,${hour}`)).toBe(3_600 * tokensPerSecond);
   });
 
   test.each(['chat', 'responses', 'messages', 'stream'] as const)(
     'follows its length by its first bytes in %s',
     (format) => {
-      expect(tokensOfFile(format, hour)).toBe(3_600 * 400);
+      expect(tokensOfFile(format, hour)).toBe(3_600 * tokensPerSecond);
     },
   );
 
-  test('follows its length under the name of another type', () => {
-    expect(tokensOfFile('responses', `data:application/pdf;base64,${hour}`)).toBe(3_600 * 400);
+  test('follows its length under another media type', () => {
+    expect(tokensOfFile('responses', `data:application/pdf;base64,${hour}`)).toBe(3_600 * tokensPerSecond);
   });
 
-  test('is never below that of its bytes as a file', () => {
+  test('is never below its bytes', () => {
     const content = Buffer.concat([videoFile(10, 10), Buffer.alloc(500_000)]).toString('base64');
     expect(tokensOfFile('responses', content)).toBeGreaterThan(500_000);
   });
@@ -88,14 +85,14 @@ describe('the bound of a video in a file', () => {
 
 describe('the bound of a video', () => {
   test('follows its length and not its bytes', () => {
-    expect(tokensOf(videoFile(3_600, 3_600))).toBe(3_600 * 400);
+    expect(tokensOf(videoFile(3_600, 3_600))).toBe(3_600 * tokensPerSecond);
   });
 
   test('follows the samples when the header declares less', () => {
-    expect(tokensOf(videoFile(1, 3_600))).toBe(3_600 * 400);
+    expect(tokensOf(videoFile(1, 3_600))).toBe(3_600 * tokensPerSecond);
   });
 
-  test('is that of content at a URL without a readable length', () => {
+  test('without a readable length is the bound of content at a URL', () => {
     expect(tokensOf(Buffer.alloc(1_000, 7))).toBe(262_144);
   });
 

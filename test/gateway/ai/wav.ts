@@ -1,9 +1,9 @@
-// WAV files of silence, also with headers that declare another length.
+// WAV files of silence, optionally with headers that declare another length.
 
 export interface WavOptions {
   samplesPerSecond?: number;
   bytesPerSample?: number;
-  /** What the header declares in place of the true values. */
+  /** What the header declares instead of the true values. */
   declared?: { bytesPerSecond?: number; contentBytes?: number };
 }
 

@@ -1,5 +1,5 @@
-// A server with the ai service alone on the real kernel and the real contract (reduced to its
-// paths); every answer is validated against the contract. The identities are fixed tokens.
+// A server with only the ai service, on the real kernel and the real contract (reduced to the paths of the
+// service). Every answer is validated against the contract. The identities are fixed tokens.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { createServer } from '../../../src/kernel/http/server.ts';
 
-/** Resilience for tests with failing providers: retries come at once, and no breaker opens. */
+/** Resilience for tests with failing providers: retries are sent at once, and no circuit breaker opens. */
 export const testResilience = {
   retry: { firstDelayMs: 1, longestDelayMs: 2, budgetFloor: 10_000 },
   breaker: { consecutiveFailures: 10_000, windowCalls: 10_000 },
@@ -32,11 +32,11 @@ export const providerKey = 'CANARY-5b0c7a4e-provider-key';
 
 export interface World {
   url: string;
-  /** All log lines so far. */
+  /** All log lines of the server. */
   logged: string[];
   modelsFile: string;
   env: Map<string, string>;
-  /** The ledger of the one user, with a large balance by default. */
+  /** The ledger of the only user, with a large balance by default. */
   ledger: MemoryLedger;
   openai(options?: { token?: string }): OpenAI;
   post(
@@ -67,7 +67,7 @@ export interface WorldOptions {
   alarmsToStop?: number;
   /** The user's initial credits. */
   balance?: bigint;
-  /** The system's by default. */
+  /** The system clock by default. */
   clock?: Clock;
 }
 
@@ -140,7 +140,7 @@ export async function startAi(options: WorldOptions = {}): Promise<World> {
   };
 }
 
-// This world has no database and therefore no jobs; media-world.ts has.
+// This world has no database and therefore no jobs; media-world.ts has both.
 const idleJobs: MediaJobs = {
   useGenerator: () => {},
   create: refuseDatabase,
