@@ -24,7 +24,7 @@ import {
   type StoredResponses,
 } from './stored/stored-responses.ts';
 import { answerTranslated } from '../handlers/translated-format.ts';
-import { warningHeaders } from '../handlers/warning-headers.ts';
+import { maxWarningsLength, warningHeaders, warningsHeader } from '../handlers/warning-headers.ts';
 import { unixSeconds } from '../../../kernel/clock.ts';
 
 type CompactOperation = Operations['ai.compactResponse'];
@@ -119,9 +119,9 @@ function withWarnings(body: CompactCall['body'], headers: Record<string, string>
       details: 'has no effect on a compaction',
     })),
   );
-  const [name = 'x-townhall-warnings'] = Object.keys(warnings);
-  const texts = [headers[name], warnings[name]].filter((text) => text !== undefined);
-  return texts.length === 0 ? headers : { ...headers, [name]: texts.join('; ').slice(0, 1_000) };
+  const texts = [headers[warningsHeader], warnings[warningsHeader]].filter((text) => text !== undefined);
+  if (texts.length === 0) return headers;
+  return { ...headers, [warningsHeader]: texts.join('; ').slice(0, maxWarningsLength) };
 }
 
 /** The call with the request for a summary instead of its own body. */
