@@ -90,8 +90,8 @@ interface MediaQueries {
     media: { mediaId: string; position: number; keepSeconds: number },
   ): Promise<void>;
   /**
-   * Expires the owner's oldest media beyond `maxBytes`, except those of the job. Returns their
-   * number.
+   * Expires the owner's oldest media beyond `maxBytes`, but never the media of this job. Returns the number of
+   * expired media.
    */
   expireMediaBeyond(tx: Tx, job: Pick<ClaimedJob, 'jobId' | 'owner'>, maxBytes: number): Promise<number>;
   /** Null when the link or the media has expired. */

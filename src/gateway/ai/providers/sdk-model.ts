@@ -115,7 +115,7 @@ function cachedModel(
   const settings = { baseURL: baseUrl, apiKey: 'sent by the transport', fetch, deferBody };
   const sdk = format.load(model, settings);
   const newModel: CachedSdkModel = { baseUrl, format, sdk, transport };
-  // A provider may have several endpoints; the oldest models are those of an earlier base URL.
+  // Drop the oldest model of a full list: it belongs to a base URL that is no longer configured.
   sdkModels.set(model, [...cachedModels.slice(1 - maxCachedModels), newModel]);
   // The next call retries a package that failed to load.
   sdk.catch(() => sdkModels.delete(model));

@@ -1,4 +1,4 @@
-// Handlers of OpenAI's responses format: create a response, and read those that the gateway stores.
+// Handlers of OpenAI's responses format: create responses, and read, cancel and delete stored responses.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { ResponseAnswer, ResponseInputItem } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';

@@ -73,7 +73,7 @@ describe('images', { timeout: 120_000 }, () => {
     await expect(generate(model)).rejects.toMatchObject({ status, code });
   });
 
-  it('refuse a mask by name', async () => {
+  it('refuse a mask', async () => {
     const file = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
     await expect(
       client().images.edit({ model: 'acme/painter', prompt, image: file, mask: file }),

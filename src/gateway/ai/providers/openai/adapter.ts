@@ -34,7 +34,7 @@ export const openAi: ProviderAdapter = {
     base_url: 'https://api.openai.com/v1',
     formats: ['chat', 'embeddings', 'responses'],
     video_format: 'openai',
-    // Tokens of spoken answers cost several times those of text.
+    // Audio tokens of an answer cost several times as much as text tokens.
     unpriced_members: ['service_tier', 'web_search_options', 'audio'],
     output_limit_member: 'max_completion_tokens',
   },
