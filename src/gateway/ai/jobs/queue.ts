@@ -41,27 +41,19 @@ const queueNames: Record<JobKind, string> = { image: 'ai-image', video: 'ai-vide
 const cleanUpName = 'ai-tidy';
 
 export function mediaQueue(options: MediaQueueOptions): MediaQueue {
-  const { queue, store, isAlone, background, log } = options;
-  let isWanted = Promise.resolve(false);
+  const { queue, store, background } = options;
+  /** Resolves to whether this process needs the queue. */
+  let queueIsNeeded = Promise.resolve(false);
   let leftoversReleased: Promise<void> = Promise.resolve();
   defineHandlers(options);
 
   function startQueue(): void {
-    isWanted = Promise.resolve(true);
+    queueIsNeeded = Promise.resolve(true);
     background.run('start the queue', async () => {
       // Claim no job before the release has ended: it would put the claimed job back into the queue.
       await leftoversReleased;
       queue.start();
     });
-  }
-
-  /**
-   * Whether the queue is needed from the start: other processes may enqueue, or
-   * earlier jobs remain.
-   */
-  async function hasWork(): Promise<boolean> {
-    if (!isAlone) return true;
-    return store.hasJobs().catch(() => true);
   }
 
   return {
@@ -78,22 +70,33 @@ export function mediaQueue(options: MediaQueueOptions): MediaQueue {
       });
     },
     start() {
-      // If this fails, the leases of these jobs expire instead.
-      if (isAlone)
-        leftoversReleased = store
-          .releaseAll()
-          .catch((error: unknown) =>
-            log.warn({ err: error }, 'jobs of an earlier process could not be released'),
-          );
-      isWanted = hasWork();
+      leftoversReleased = releaseLeftovers(options);
+      queueIsNeeded = mayHaveWork(options);
       background.run('look for jobs', async () => {
-        if (await isWanted) startQueue();
+        if (await queueIsNeeded) startQueue();
       });
     },
     async ready() {
-      if (await isWanted) await queue.ready();
+      if (await queueIsNeeded) await queue.ready();
     },
   };
+}
+
+/**
+ * Puts the running jobs of an earlier process back into the queue. If this fails, their leases expire
+ * instead. Never rejects.
+ */
+async function releaseLeftovers({ isAlone, store, log }: MediaQueueOptions): Promise<void> {
+  if (!isAlone) return;
+  await store
+    .releaseAll()
+    .catch((error: unknown) => log.warn({ err: error }, 'jobs of an earlier process could not be released'));
+}
+
+/** Whether the queue is needed when the process starts: other processes may enqueue, or earlier jobs remain. */
+async function mayHaveWork({ isAlone, store }: MediaQueueOptions): Promise<boolean> {
+  if (!isAlone) return true;
+  return store.hasJobs().catch(() => true);
 }
 
 function defineHandlers({ queue, settings, runNext, cleanUp }: MediaQueueOptions): void {
