@@ -76,7 +76,8 @@ function usageSeconds(usage: unknown, tokensPerSecond: number | undefined): numb
 
 /** A duration as a number or, as some servers send it, as a string; null for anything else. */
 function secondsOf(duration: unknown): number | null {
-  const seconds = typeof duration === 'string' ? Number(duration) : duration;
+  // Number('') is 0, which would make the call free.
+  const seconds = typeof duration === 'string' && duration.trim() !== '' ? Number(duration) : duration;
   return isSeconds(seconds) ? seconds : null;
 }
 
