@@ -184,6 +184,14 @@ describe('minimalInstance', () => {
     },
     { type: 'array', prefixItems: [{ type: 'string' }, { type: 'integer' }], minItems: 1, maxItems: 1 },
     {
+      type: 'object',
+      required: ['b'],
+      properties: {
+        a: { anyOf: [{ type: 'integer' }, { type: 'string' }] },
+        b: { $ref: '#/properties/a/anyOf/1' },
+      },
+    },
+    {
       allOf: [{ $ref: '#/$defs/base' }, { required: ['b'], properties: { b: { type: 'string' } } }],
       $defs: { base: { type: 'object', required: ['a'], properties: { a: { type: 'string' } } } },
     },

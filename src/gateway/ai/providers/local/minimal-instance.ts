@@ -235,7 +235,8 @@ function resolve(root: Schema, pointer: string, budget: InstanceBudget): unknown
   let value: unknown = root;
   for (const segment of pointer.slice(1).split('/').slice(1)) {
     const name = decodePointer(segment);
-    value = isRecord(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+    const container = isRecord(value) || Array.isArray(value) ? (value as Record<string, unknown>) : {};
+    value = Object.hasOwn(container, name) ? container[name] : undefined;
     if (value === undefined) return {};
   }
   return value;
