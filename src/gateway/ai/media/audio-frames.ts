@@ -178,8 +178,8 @@ const mp4FrameSamples: Readonly<Record<string, number>> = { mp4a: 1_024, alac: 4
 const maxTracks = 100;
 
 /**
- * Seconds of the longest audio track, by the number of frames in its table of sizes. Decoders need this table
- * to find the frames, so it cannot declare too few.
+ * Seconds of the longest audio track, by the number of frames in its table of sizes. Decoders find the frames
+ * by this table, so they play no others.
  */
 function mp4Seconds(buffer: Buffer): number | null {
   const movie = findBox(buffer, 0, buffer.length, 'moov');
