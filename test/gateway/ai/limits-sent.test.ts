@@ -227,7 +227,7 @@ describe('tools of a provider in stream', () => {
     expect(JSON.parse(provider.lastCall().body.toString())).toMatchObject({ store: true });
   });
 
-  test('leave a call without tools in the chat completions of OpenAI', async () => {
+  test('are what makes a call use the responses format of OpenAI', async () => {
     await (await world.post('/v1/ai/stream', { model: 'gpt/ok', prompt })).text();
     expect(provider.lastCall().path).toBe('/v1/chat/completions');
   });

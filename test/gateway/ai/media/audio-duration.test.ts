@@ -100,7 +100,7 @@ describe('audioSeconds', () => {
     ['the magic number of wav alone', Buffer.from('RIFF')],
     ['the magic number of flac alone', Buffer.from('fLaC')],
     ['the magic number of ogg alone', Buffer.from('OggS')],
-    ['a cut mp4 box', Buffer.from('\0\0\0\x08ftyp\0\0\0\0moov', 'latin1')],
+    ['an mp4 file with an empty index', Buffer.from('\0\0\0\x08ftyp\0\0\0\0moov', 'latin1')],
     ['the magic number of webm alone', Buffer.from([0x1a, 0x45, 0xdf, 0xa3])],
     ['text', Buffer.from('hello')],
     ['the magic number of an ID3 tag alone', Buffer.from('ID3')],
