@@ -299,7 +299,7 @@ async function sweepUntilStopped(
 }
 
 async function sweep(context: JobsContext): Promise<void> {
-  const { store, payments, queue, settings } = context;
+  const { store, payments, queue, settings, log } = context;
   const { leaseSeconds, maxAttempts } = settings;
   const { waiting, failed } = await store.reclaimExpired({
     leaseSeconds,
@@ -307,8 +307,13 @@ async function sweep(context: JobsContext): Promise<void> {
     error: abandonedError,
   });
   for (const job of waiting) queue.announce(job);
+  // The next sweep does not find a failed job again, so one failed release must not skip the other jobs.
   for (const job of failed) {
     cancelUpstreamJob(context, job);
-    await payments.release(job, 'upstream_failed');
+    await payments
+      .release(job, 'upstream_failed')
+      .catch((error: unknown) =>
+        log.error({ err: error, jobId: job.jobId }, 'the hold of a failed job could not be released'),
+      );
   }
 }

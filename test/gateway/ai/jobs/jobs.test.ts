@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Owner } from '../../../../src/gateway/ai/calls/owner.ts';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
 import type { Job, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
-import { jobPayments, type JobPayments } from '../../../../src/gateway/ai/jobs/payments.ts';
+import { jobPayments, type JobPayments, unpaidJobs } from '../../../../src/gateway/ai/jobs/payments.ts';
 import type { NewJob } from '../../../../src/gateway/ai/jobs/jobs.ts';
 import type { JobInput, JobRun, MediaGenerator } from '../../../../src/gateway/ai/jobs/run.ts';
 import type { MediaJobsSettings } from '../../../../src/gateway/ai/jobs/settings.ts';
@@ -306,6 +306,29 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
     });
     await waitForStatus(jobs, 'job_1', 'failed');
     expect((await find(jobs, 'job_1')).error).toMatchObject({ code: 'job_abandoned' });
+  });
+
+  it('releases the hold of each abandoned job although one release fails', async () => {
+    const store = jobsStore(world.database);
+    const jobIds = ['job_1', 'job_2', 'job_3'];
+    for (const jobId of jobIds) await insertRow(store, jobId, { leaseSeconds: 0 });
+    const releasedIds: string[] = [];
+    // No job may run: every job already has too many attempts.
+    const { jobs } = start(
+      () => new Promise(() => {}),
+      { maxAttempts: 0 },
+      {
+        payments: {
+          ...unpaidJobs,
+          async release({ jobId }) {
+            releasedIds.push(jobId);
+            if (releasedIds.length === 1) throw new Error('The database is unavailable.');
+          },
+        },
+      },
+    );
+    await expect.poll(() => statusesOf(jobs, jobIds), pollOptions).toEqual(['failed', 'failed', 'failed']);
+    await expect.poll(() => releasedIds.toSorted(), pollOptions).toEqual(jobIds);
   });
 
   it('aborts a run whose job was canceled in another process', async () => {
