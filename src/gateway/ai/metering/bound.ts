@@ -55,11 +55,11 @@ const tokensForTools = 512;
 export const minimumOutput = 16;
 // The assumed output limit of a model whose own limit is unknown: the lowest `max_output_tokens` in
 // catalog.json, so every model there accepts it.
-const unknownOutput = 32_768;
+const assumedOutput = 32_768;
 // The same for a model of an operator's models file whose context window is unknown too. A provider rejects
 // a limit larger than the window, so this assumes a window of 16,384 tokens and, as in longestOutput, half of
 // it for the answer. A model with a smaller window needs its `context_window` in the file.
-const unknownOutputAndWindow = 8_192;
+const assumedOutputWithoutWindow = 8_192;
 
 /** The most input tokens that the provider can count. */
 export function inputBound(
@@ -67,9 +67,9 @@ export function inputBound(
   { size, textTokens, hasTools = false, repeatedBytes = 0 }: Demand,
 ): number {
   if (size === undefined) return 0;
-  const text = textBound(model, size, textTokens);
-  const mostTokens =
-    text +
+  const maxTextTokens = textBound(model, size, textTokens);
+  const maxTokens =
+    maxTextTokens +
     size.mediaTokens +
     repeatedBytes +
     size.turns * tokensPerTurn +
@@ -78,8 +78,8 @@ export function inputBound(
   // A model reads at most its context window, so the rough estimate for media is cut off there. The bound of
   // the text itself is never cut.
   return size.media > 0 && model.context_window !== null
-    ? Math.min(mostTokens, Math.max(model.context_window, text))
-    : mostTokens;
+    ? Math.min(maxTokens, Math.max(model.context_window, maxTextTokens))
+    : maxTokens;
 }
 
 // One token per byte, or the lower count of the model's tokenizer if the text has been counted.
@@ -113,8 +113,8 @@ export function longestOutput({
 }: Pick<CatalogModel, 'max_output_tokens' | 'context_window'>): number {
   if (longest !== null) return longest;
   return window === null
-    ? unknownOutputAndWindow
-    : Math.max(Math.min(unknownOutput, Math.floor(window / 2)), minimumOutput);
+    ? assumedOutputWithoutWindow
+    : Math.max(Math.min(assumedOutput, Math.floor(window / 2)), minimumOutput);
 }
 
 /**

@@ -1,24 +1,24 @@
 // The additional bytes of a string when the model reads it as JSON.
 
 // A control character is one byte, and six as JSON (\u0000).
-const control = /[\u0000-\u0007\u000b\u000e-\u001f]/g;
+const controlCharacter = /[\u0000-\u0007\u000b\u000e-\u001f]/g;
 const controlEscapeBytes = 5;
 // The length of a piece. Each piece begins at a control character, and its characters are counted one by one.
-const countedLength = 4_096;
+const pieceLength = 4_096;
 // A string of 10 MB must not block the event loop: after this many pieces, every character of a piece counts
 // as a control character.
-const countedPieces = 256;
+const maxCountedPieces = 256;
 
 /** The additional bytes of the string's control characters in JSON; an upper bound for long strings. */
 export function escapeBytesOf(text: string): number {
   let controls = 0;
   let offset = 0;
   for (let piece = 0; offset < text.length; piece += 1) {
-    control.lastIndex = offset;
-    if (!control.test(text)) break;
-    const start = control.lastIndex - 1;
-    offset = Math.min(start + countedLength, text.length);
-    controls += piece < countedPieces ? countControls(text, start, offset) : offset - start;
+    controlCharacter.lastIndex = offset;
+    if (!controlCharacter.test(text)) break;
+    const start = controlCharacter.lastIndex - 1;
+    offset = Math.min(start + pieceLength, text.length);
+    controls += piece < maxCountedPieces ? countControls(text, start, offset) : offset - start;
   }
   return controls * controlEscapeBytes;
 }

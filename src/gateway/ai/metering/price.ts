@@ -37,7 +37,8 @@ interface FullRates {
   hourCacheWrite: bigint;
   output: bigint;
   reasoning: bigint;
-  rates: Rates;
+  /** The rates of images, characters and seconds, which have no defaults. */
+  unitRates: Rates;
 }
 
 const million = 1_000_000n;
@@ -54,7 +55,7 @@ export function priceOf({ rates, tiers }: PricedModel, { tokens, units = {} }: M
       BigInt(hourCacheWrite) * fullRates.hourCacheWrite +
       BigInt(tokens.output) * fullRates.output +
       BigInt(tokens.reasoning) * fullRates.reasoning +
-      unitsPrice(fullRates.rates, units),
+      unitsPrice(fullRates.unitRates, units),
   );
 }
 
@@ -83,7 +84,7 @@ export function maximumPrice(
     const price = roundUp(
       BigInt(input) * maximumInputRate(fullRates, usesHourCache) +
         BigInt(output) * maximumOutputRate(fullRates) +
-        unitsPrice(fullRates.rates, units),
+        unitsPrice(fullRates.unitRates, units),
     );
     if (price > highestPrice) highestPrice = price;
   }
@@ -138,7 +139,7 @@ function ratesAt(rates: Rates, tiers: readonly Tier[], input: number): FullRates
         : BigInt(tierRates.cache_write_1h),
     output: BigInt(output),
     reasoning: BigInt(tierRates.reasoning ?? output),
-    rates: tierRates,
+    unitRates: tierRates,
   };
 }
 
