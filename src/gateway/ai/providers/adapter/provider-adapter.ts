@@ -22,6 +22,7 @@ export type PassthroughFormatName = (typeof passthroughFormatNames)[number];
 export const videoFormats = ['openai', 'google', 'xai'] as const;
 export type VideoFormat = (typeof videoFormats)[number];
 
+/** What is specific to one kind of provider. In the comments below, "it" is a provider of this kind. */
 export interface ProviderAdapter {
   /** Defaults of a provider of this kind in the models file. */
   defaults: ProviderDefaults;
