@@ -55,8 +55,8 @@ export function sizeOf(body: object, format: RequestFormat): Size {
     if (isRead(value)) addText(size, value);
     if (Array.isArray(value) && turnMembers.has(name)) size.turns += value.length;
     // Text that the provider has stored is as long as an unknown medium may be.
-    for (let index = 0; index < countStoredReferences(name, value); index += 1)
-      addMedium(size, unknownMedium);
+    const storedReferences = countStoredReferences(name, value);
+    for (let count = 0; count < storedReferences; count += 1) addMedium(size, unknownMedium);
   }
   const budget = pdfBudget();
   for (const source of mediaSources(body, format)) {
