@@ -1,5 +1,5 @@
-// Stored responses of a whole gateway, with the official client: of a local model, of a provider that supports
-// the format, and of translated models.
+// Stored responses of a whole gateway, with the official client: of a local model, of a provider that
+// supports the format, and of translated models.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -403,8 +403,8 @@ describe('the charge for usage', () => {
       });
     });
 
-    // In a translated answer, a string instead of a number makes the answer invalid, which is a failure of the
-    // provider.
+    // In a translated answer, a string instead of a number makes the answer invalid, which is a failure of
+    // the provider.
     test.each(['acme/negative', ...(format.startsWith('chat') ? ['acme/nonsense'] : [])])(
       "that is invalid is the gateway's count and an alarm: %s",
       async (model) => {

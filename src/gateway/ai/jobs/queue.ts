@@ -93,7 +93,9 @@ async function releaseLeftovers({ isAlone, store, log }: MediaQueueOptions): Pro
     .catch((error: unknown) => log.warn({ err: error }, 'jobs of an earlier process could not be released'));
 }
 
-/** Whether the queue is needed when the process starts: other processes may enqueue, or earlier jobs remain. */
+/**
+ * Whether the queue is needed when the process starts: other processes may enqueue, or earlier jobs remain.
+ */
 async function mayHaveWork({ isAlone, store }: MediaQueueOptions): Promise<boolean> {
   if (!isAlone) return true;
   return store.hasJobs().catch(() => true);

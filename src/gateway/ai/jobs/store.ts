@@ -20,8 +20,8 @@ export interface JobsStore extends JobQueries, RunQueries, MediaQueries {
 interface JobQueries {
   countOpen(tx: Tx, owner: Owner): Promise<number>;
   /**
-   * Counts paid jobs that the owner canceled in the last hour while they ran, and that cost the owner nothing,
-   * although a provider may have charged the operator.
+   * Counts paid jobs that the owner canceled in the last hour while they ran, and that cost the owner
+   * nothing, although a provider may have charged the operator.
    */
   countCanceledRuns(tx: Tx, owner: Owner): Promise<number>;
   insert(tx: Tx, job: JobRow): Promise<void>;
@@ -90,8 +90,8 @@ interface MediaQueries {
     media: { mediaId: string; position: number; keepSeconds: number },
   ): Promise<void>;
   /**
-   * Expires the owner's oldest media beyond `maxBytes`, but never the media of this job. Returns the number of
-   * expired media.
+   * Expires the owner's oldest media beyond `maxBytes`, but never the media of this job. Returns the number
+   * of expired media.
    */
   expireMediaBeyond(tx: Tx, job: Pick<ClaimedJob, 'jobId' | 'owner'>, maxBytes: number): Promise<number>;
   /** Null when the link or the media has expired. */

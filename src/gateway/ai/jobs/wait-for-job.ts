@@ -68,7 +68,9 @@ async function pollUntilEnd(
   }
 }
 
-/** Null while the database is unavailable: the job keeps running and will be charged, so the wait continues. */
+/**
+ * Null while the database is unavailable: the job keeps running and will be charged, so the wait continues.
+ */
 async function findUnlessUnavailable(
   jobs: Pick<MediaJobs, 'find'>,
   address: JobAddress,

@@ -17,8 +17,8 @@ import { unsupportedMember } from '../hub/problems.ts';
 export type SdkOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 
 /**
- * Selects the options of the model's provider, and warns about the options of every other provider. `provider`
- * is undefined for a model that takes no options.
+ * Selects the options of the model's provider, and warns about the options of every other provider.
+ * `provider` is undefined for a model that takes no options.
  */
 export function optionsFor(
   provider: string | undefined,
@@ -60,8 +60,8 @@ export function toImageRequest(
 }
 
 /**
- * Throws a 422 for a file given by its URL, and a 400 for a file that is not an image; `param` is its member in
- * the request.
+ * Throws a 422 for a file given by its URL, and a 400 for a file that is not an image; `param` is its member
+ * in the request.
  */
 export function sdkInputImage({ data }: SdkImageFile, param: string): ReturnType<typeof toInputImage> {
   if (data === undefined)

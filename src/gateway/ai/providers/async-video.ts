@@ -1,6 +1,6 @@
 // Videos of providers with asynchronous jobs: submitted, polled until ready, and streamed into the storage
-// without being buffered as a whole. The provider's key is sent only to the provider's own origin, even if the
-// video has another origin.
+// without being buffered as a whole. The provider's key is sent only to the provider's own origin, even if
+// the video has another origin.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';

@@ -36,8 +36,8 @@ export function createSdkTransport(): SdkTransport {
     },
     async fetch(url, init) {
       const call = currentCall();
-      // Some packages download files that a prompt names by URL. Sent from here, such a request would carry the
-      // provider's credentials to another server.
+      // Some packages download files that a prompt names by URL. Sent from here, such a request would carry
+      // the provider's credentials to another server.
       if (!(url as string).startsWith(`${call.access.baseUrl}/`)) throw fileByUrl();
       call.wasSent = true;
       const { deferredBody } = call;

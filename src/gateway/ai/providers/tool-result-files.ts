@@ -1,5 +1,5 @@
-// Tool results for formats in which they can only be text, such as chat completions: the texts of a result are
-// joined, and its images and files follow in a user message, which may contain files.
+// Tool results for formats in which they can only be text, such as chat completions: the texts of a result
+// are joined, and its images and files follow in a user message, which may contain files.
 import type { Prompt, ToolPart, UserPart } from '../hub/language-model.ts';
 
 /**

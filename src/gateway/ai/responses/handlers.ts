@@ -78,7 +78,9 @@ export function responseHandlers(context: ResponsesContext): ResponseHandlers {
   };
 }
 
-/** The estimate that the gateway charges when a provider reports no usage. Throws like `ai.createResponse`. */
+/**
+ * The estimate that the gateway charges when a provider reports no usage. Throws like `ai.createResponse`.
+ */
 async function estimateTokens(
   { catalog, storedResponses }: ResponsesContext,
   call: TokensCall,

@@ -121,7 +121,9 @@ export async function readItems(
 // Decrypting a summary takes some microseconds and blocks the event loop.
 const maxSummaries = 100;
 
-/** Replaces the gateway's sealed summaries with messages. Throws a 400 for a summary that cannot be opened. */
+/**
+ * Replaces the gateway's sealed summaries with messages. Throws a 400 for a summary that cannot be opened.
+ */
 export function openSummaries(
   { summaries }: Pick<StoredResponses, 'summaries'>,
   owner: Owner,

@@ -45,7 +45,9 @@ function readFrames(page: Page, film: Buffer) {
       canvas.height = video.videoHeight;
       const context = canvas.getContext('2d') as CanvasRenderingContext2D;
 
-      /** Draws the frame at this time. A seek may resolve before the frame is shown, so its time is checked. */
+      /**
+       * Draws the frame at this time. A seek may resolve before the frame is shown, so its time is checked.
+       */
       async function drawFrame(seconds: number): Promise<void> {
         const seek = waitForEvent('seeked');
         video.currentTime = seconds;

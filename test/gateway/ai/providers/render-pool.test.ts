@@ -11,7 +11,10 @@ const openSignal = new AbortController().signal;
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe('createFairLimit', () => {
-  /** Acquires slots for the owners in this order, releases them one by one, and returns the order of admission. */
+  /**
+   * Acquires slots for the owners in this order, releases them one by one, and returns the order of
+   * admission.
+   */
   async function readAdmissionOrder(
     owners: string[],
     options: { slots: number; slotsPerOwner: number },

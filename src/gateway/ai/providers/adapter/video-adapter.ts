@@ -50,8 +50,8 @@ export function requireAbsent(call: VideoCall, members: readonly ('seed' | 'fram
 }
 
 /**
- * The size as resolution and aspect ratio, for providers that take no pixels; undefined for a size that has no
- * such name.
+ * The size as resolution and aspect ratio, for providers that take no pixels; undefined for a size that has
+ * no such name.
  */
 export function resolutionOf(
   { width, height }: Size,

@@ -61,7 +61,8 @@ function renameLimit(body: Record<string, unknown>, model: SdkModelEntry): Recor
 
 /**
  * Counts the usage like a pass-through call of this format, so that both kinds of calls cost the same. The
- * package itself knows only one name for cached tokens, and counts all reasoning tokens as part of the output.
+ * package itself knows only one name for cached tokens, and counts all reasoning tokens as part of the
+ * output.
  */
 function hubUsage(reported: object | null | undefined): Usage {
   const raw = (reported ?? {}) as Usage['raw'] & { prompt_tokens?: number; completion_tokens?: number };

@@ -30,8 +30,8 @@ export interface RunOptions {
 
 export interface ResponseRuns {
   /**
-   * Starts the work, which appends to the log of its run. If the work throws a Problem, the readers of the log
-   * get it; any other error only ends the log. Throws a 429 when the owner has too many runs.
+   * Starts the work, which appends to the log of its run. If the work throws a Problem, the readers of the
+   * log get it; any other error only ends the log. Throws a 429 when the owner has too many runs.
    */
   start<T>(options: RunOptions, work: (run: Run<T>) => Promise<void>): Run<T>;
   find(runId: string): Run | undefined;

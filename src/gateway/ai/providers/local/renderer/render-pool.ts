@@ -90,7 +90,8 @@ async function renderInThread(
     });
   } finally {
     clearTimeout(timer);
-    // Wait until the thread has exited before the slot is released, or there could be more threads than slots.
+    // Wait until the thread has exited before the slot is released, or there could be more threads than
+    // slots.
     await worker.terminate();
   }
 }

@@ -1,5 +1,5 @@
-// The image of `local/shapes`: the scene of the prompt. A label in the image and texts in the file say that it
-// was drawn by rules.
+// The image of `local/shapes`: the scene of the prompt. A label in the image and texts in the file say that
+// it was drawn by rules.
 import { paintLine, lineWidth } from './bitmap-font.ts';
 import type { MediaFile } from '../../../hub/media-model.ts';
 import { encodePng } from './png.ts';
