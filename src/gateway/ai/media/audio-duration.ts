@@ -1,5 +1,5 @@
 // The duration of audio, from the headers of its container; no sample is decoded.
-// Files without a duration, or with an impossible one, have null.
+// The result is null for a file without a duration, or with an impossible one.
 import { mp3Seconds } from './mp3-duration.ts';
 
 /** Seconds by the headers; null when they contain no duration. */
@@ -9,7 +9,7 @@ export function audioSeconds(bytes: Uint8Array): number | null {
   try {
     seconds = containerSeconds(buffer);
   } catch (error) {
-    // A length in a header is beyond the end of the file.
+    // A length in a header points beyond the end of the file.
     if (!(error instanceof RangeError)) throw error;
   }
   return seconds !== null && Number.isFinite(seconds) && seconds >= 0 && seconds < maxSeconds
@@ -205,8 +205,8 @@ export function readElement(
 }
 
 /**
- * The bytes of an EBML number by its first byte: one more than its leading zero
- * bits (RFC 8794 §4.1).
+ * The length of an EBML number in bytes, by its first byte: one more than the leading zero bits of that byte
+ * (RFC 8794 §4.1).
  */
 export function ebmlLength(firstByte: number): number {
   return Math.clz32(firstByte) - 24 + 1;

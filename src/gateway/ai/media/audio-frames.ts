@@ -17,7 +17,7 @@ export function secondsByFrames(buffer: Buffer): number | null {
     if (buffer.toString('latin1', 4, 8) === 'ftyp') return mp4Seconds(buffer);
     if (buffer.length > 4 && buffer.readUInt32BE(0) === 0x1a45dfa3) return webmSeconds(buffer);
   } catch (error) {
-    // A length is beyond the end of the file.
+    // A length in the file points beyond its end.
     if (!(error instanceof RangeError)) throw error;
   }
   return null;

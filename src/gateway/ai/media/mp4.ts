@@ -133,7 +133,7 @@ function videoProperties(index: Buffer): MediaProperties | null {
     const size = videoSize(index);
     return size && { mediaType: 'video/mp4', ...size, durationSeconds: mp4IndexSeconds(index) };
   } catch (error) {
-    // A length in the index is beyond its end.
+    // A length in the index points beyond its end.
     if (!(error instanceof RangeError)) throw error;
     return null;
   }

@@ -32,7 +32,7 @@ function sampleSeconds(buffer: Buffer): number | null {
       if (seconds !== null) longestSeconds = Math.max(longestSeconds ?? 0, seconds);
     }
   } catch (error) {
-    // A length is beyond the end of the file.
+    // A length in the file points beyond its end.
     if (!(error instanceof RangeError)) throw error;
   }
   return longestSeconds;

@@ -88,7 +88,7 @@ function addedBytes(body: object, format: RequestFormat): number {
 
 /** The text of a request, for a tokenizer. */
 export interface RequestText {
-  /** Every name and every text, media left out. */
+  /** Every member name and every string, without media. */
   texts: string[];
   /**
    * Bytes of everything else: numbers and other literals, brackets, commas and escapes of JSON, and text that

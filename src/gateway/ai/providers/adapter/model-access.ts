@@ -5,7 +5,6 @@ import type { Authorizer } from '../../upstream/authorizer.ts';
 import type { Upstream } from '../../upstream/client.ts';
 import type { SdkFormat } from './provider-adapter.ts';
 
-/** The access of one call to its provider. */
 export interface ModelAccess {
   upstream: Upstream;
   baseUrl: string;

@@ -38,7 +38,7 @@ export interface ProviderAdapter {
   credentialTypes?: readonly Credentials['type'][];
   /** Whether it takes no API key, so that its entry must have credentials. */
   takesNoApiKey?: boolean;
-  /** The members of its entry that address it. */
+  /** How its base URL is built from members of its entry. */
   address?: ProviderAddress;
   /** Whether stored responses of its reasoning models need `reasoning.encrypted_content`. */
   encryptsReasoning?: boolean;
@@ -91,7 +91,7 @@ export interface ProviderAddress {
   baseUrl(members: Required<AddressMembers>): string;
 }
 
-/** Members of a provider's entry that some kinds are addressed by. */
+/** Members of a provider's entry from which some kinds build their base URL. */
 export interface AddressMembers {
   /** The region of Amazon Bedrock. */
   region?: string;
@@ -109,7 +109,7 @@ export interface OwnTools {
   isPriced(name: string, args: Record<string, unknown> | undefined): boolean;
 }
 
-/** Members of a call beyond the hub's; undefined when the caller does not send them. */
+/** Choices of a caller for which the hub has no members; undefined when the caller does not send them. */
 export interface CallerChoices {
   /** Whether the model may call several tools in one turn. */
   parallelToolCalls?: boolean | undefined;

@@ -39,10 +39,10 @@ const callerTypes = [
   'memory_',
   'computer',
 ];
-// OpenAI's former computer tool, which has a price of its own.
+// OpenAI's former computer tool, which has a separate price.
 const formerComputerType = 'computer_use_preview';
 
-/** A tool of a request in the form of any format. */
+/** A tool of a request, in any format. */
 export interface RequestTool {
   type?: unknown;
   /** The tools of a namespace, and of an item with the result of a tool search. */

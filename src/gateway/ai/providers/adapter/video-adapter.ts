@@ -7,8 +7,8 @@ import { unsupportedMember } from '../../hub/problems.ts';
 export interface VideoAdapter {
   keyHeader: UpstreamRequest['keyHeader'];
   /**
-   * Members that `provider_options` may not have: those of the request itself, and
-   * destinations for the video.
+   * Members that `provider_options` may not have: those that the gateway sets in the request, and those that
+   * would send the video elsewhere.
    */
   reservedMembers: ReadonlySet<string>;
   /** Throws a 422 for a call that the format cannot express. */

@@ -52,7 +52,7 @@ const harmlessOptions = new Set(['structuredOutputMode', 'requestMetadata']);
 // The package removes the output limit of Amazon Nova 2 Lite at these efforts.
 const effortsWithoutLimit = ['high', 'xhigh'];
 
-/** Throws a 422 for a call that the package would send with another meaning. */
+/** Throws a 422 for a call that the package would change, or that could cost more than was reserved. */
 function checkCall(call: ModelCall, { upstream_model: name }: SdkModelEntry): ModelCall {
   const { providerOptions = {}, reasoningEffort = '' } = call;
   for (const owner of ['amazonBedrock', 'bedrock']) {

@@ -1,6 +1,6 @@
-// Videos of OpenAI's videos API, which relays and servers of open models also have.
-// Requests are sent unchanged, so that a provider rejects unsupported members
-// itself; as a form, because some of those servers accept no other type.
+// OpenAI's videos API, which relays and servers of open models also offer. Requests are sent unchanged, so
+// that a provider rejects unsupported members itself, and as a form, because some of these servers accept no
+// other type.
 import { asRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 import type { VideoCall } from '../../hub/media-model.ts';
 import {
