@@ -44,7 +44,7 @@ export async function synthesizeSpeech({
   return {
     content: new Uint8Array(content),
     mediaType: 'audio/wav',
-    // The pool's MediaFile has a size, which sound has not.
+    // Audio has no width and height, but a MediaFile needs them.
     width: 0,
     height: 0,
     durationSeconds: audioSeconds(content),
