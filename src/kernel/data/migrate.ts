@@ -1,6 +1,6 @@
-// Migrates one schema to the newest of its ordered `NNNN_name.sql` files. All
-// pending files are applied in one transaction under an advisory lock: two starters
-// cannot both apply a file, and a killed one leaves no half of it.
+// Migrates one schema to the newest of its ordered `NNNN_name.sql` files. All pending files are applied
+// in one transaction under an advisory lock: two processes that start at once cannot both apply a file,
+// and a killed process leaves no file half applied.
 import { createHash } from 'node:crypto';
 import { listFiles, readText } from '../assets.ts';
 import { errorText } from '../error-text.ts';
@@ -35,17 +35,18 @@ interface Migration {
   checksum: string;
 }
 
-// A migration may rewrite a table; it waits for other starters as long, and no statement timeout applies.
+// Long, because a migration may rewrite a table or wait for another process that migrates. No statement
+// timeout applies.
 const deadlineMs = 10 * 60_000;
 
 /**
  * Returns the names of the files that this call applied. Throws when a file changed after it was
- * applied, or precedes one that was. Ledger entries without a file belong to a newer release and
- * are ignored.
+ * applied, or when a pending file precedes an applied file. Ledger entries without a file belong to a
+ * newer release and are ignored.
  */
 export async function migrate(database: Migratable, options: MigrateOptions): Promise<{ applied: string[] }> {
   const { schema, log } = options;
-  if (!/^[a-z][a-z0-9_]*$/.test(schema)) throw new Error(`"${schema}" is no name for a schema.`);
+  if (!/^[a-z][a-z0-9_]*$/.test(schema)) throw new Error(`"${schema}" is not a valid name for a schema.`);
   const migrations = await readMigrations(options.directory);
   const session = database.session({ deadlineMs });
   try {
@@ -71,9 +72,9 @@ export interface MigrationState {
   applied: number;
   /** Files that are not applied yet; all of them where the schema does not exist. */
   pending: string[];
-  /** Files that differ from the applied ones of their name. */
+  /** Files whose content has changed since they were applied. */
   altered: string[];
-  /** Migrations of a newer release. */
+  /** Applied migrations without a file: they belong to a newer release. */
   unknown: string[];
 }
 
@@ -106,7 +107,7 @@ async function readMigrations(directory: string): Promise<Migration[]> {
   for (const [index, name] of names.entries()) {
     const previousName = names[index - 1];
     if (previousName?.slice(0, 4) === name.slice(0, 4))
-      throw new Error(`The migrations "${previousName}" and "${name}" have one number.`);
+      throw new Error(`The migrations "${previousName}" and "${name}" have the same number.`);
   }
   return Promise.all(
     names.map(async (name) => {
@@ -147,7 +148,7 @@ async function applyPending(tx: MigrationTx, schema: string, migrations: Migrati
         `The migration "${name}" was changed after it had been applied to the schema ${schema}.`,
       );
     if (name < newestName)
-      throw new Error(`The migration "${name}" stands before "${newestName}", which is applied already.`);
+      throw new Error(`The migration "${name}" precedes "${newestName}", which is applied already.`);
     try {
       await tx.unsafe(text);
     } catch (cause) {

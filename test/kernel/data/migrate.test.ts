@@ -52,8 +52,8 @@ describe('migrate', () => {
   });
 
   it.each([
-    ['before an applied one', '0001_a.sql', '"0001_a.sql" stands before "0002_b.sql"'],
-    ['with the number of another', '0002_c.sql', 'have one number'],
+    ['before an applied one', '0001_a.sql', '"0001_a.sql" precedes "0002_b.sql"'],
+    ['with the number of another', '0002_c.sql', 'have the same number'],
     ['with another kind of name', 'later.sql', '"later.sql" is not named NNNN_name.sql'],
   ])('refuses a file %s', async (_title, name, message) => {
     await writeFiles({ '0002_b.sql': 'select 1' });
@@ -79,7 +79,7 @@ describe('migrate', () => {
 
   it('refuses an invalid name of a schema', async () => {
     await expect(migrate(world.database, { schema: 'a b', directory, log: silentLog })).rejects.toThrow(
-      'is no name for a schema',
+      'is not a valid name for a schema',
     );
   });
 
