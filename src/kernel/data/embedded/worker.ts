@@ -15,7 +15,7 @@ export interface EmbeddedStart extends ClusterOptions {
   vacuumEveryMs: number;
 }
 
-/** What the thread gets. */
+/** The `workerData` of the thread. */
 export type EmbeddedThread = EmbeddedStart & ClusterThread;
 
 /** `query` carries whole protocol messages up to a Sync, Flush or simple Query; each gets one `answer`. */
@@ -43,7 +43,7 @@ const checkpointDueQuery = `
 
 // A statement that arrives during a vacuum waits this long at most.
 const maxVacuumWaitMs = 500;
-// With more statements than this since the last second there is work, and no vacuum starts.
+// With more statements than this in the last second the database is busy, and no vacuum starts.
 const quietStatements = 20;
 
 if (parentPort) void serve(parentPort, workerData as EmbeddedThread);
@@ -134,24 +134,22 @@ interface IdleVacuumOptions {
 }
 
 interface IdleVacuum {
-  /** The owner calls it with each statement of a peer. */
+  /** Must be called for each statement of a peer. */
   countStatement(): void;
   stop(): void;
 }
 
-/** Vacuums while there is little work; a message that arrives meanwhile waits 500 ms at most. */
+/** Vacuums while there is little work; a message that arrives during a vacuum waits at most 500 ms. */
 function startVacuum({ port, receive, query, isFree, everyMs }: IdleVacuumOptions): IdleVacuum {
   let statements = 0;
-  /** Messages that the check below has taken from the port. */
+  /** Messages that arrived during a vacuum; they are handled after it. */
   const inbox: ToWorker[] = [];
 
   function runUntilInterrupted(statement: string): (string | null)[][] | null {
     if (inbox.length > 0) return null;
     const deadlineMs = performance.now() + maxVacuumWaitMs;
     const answer = query(statement, () => {
-      // Messages are taken without a turn of the event loop, which the statement blocks.
-      for (let next; performance.now() > deadlineMs && (next = receiveMessageOnPort(port)) !== undefined;)
-        inbox.push((next as { message: ToWorker }).message);
+      if (performance.now() > deadlineMs) moveMessages(port, inbox);
       return inbox.length > 0;
     });
     return findMessages(answer, 'E').length > 0 ? null : rowsOf(answer);
@@ -168,4 +166,10 @@ function startVacuum({ port, receive, query, isFree, everyMs }: IdleVacuumOption
     Math.min(1_000, everyMs),
   );
   return { countStatement: () => void (statements += 1), stop: () => clearInterval(timer) };
+}
+
+/** Takes all messages from the port without the event loop, which a running statement blocks. */
+function moveMessages(port: MessagePort, inbox: ToWorker[]): void {
+  for (let next = receiveMessageOnPort(port); next !== undefined; next = receiveMessageOnPort(port))
+    inbox.push((next as { message: ToWorker }).message);
 }
