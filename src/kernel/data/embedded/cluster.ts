@@ -32,24 +32,25 @@ const settings = [
   'fsync=on',
   'full_page_writes=on',
   'synchronous_commit=on',
-  // Named, because the default, fdatasync, is an empty call in PGlite's file layer.
+  // The default, fdatasync, does nothing in PGlite's file layer.
   'wal_sync_method=fsync',
   // A tenth of the memory of PGlite's default, and no slower: the operating system caches the same
   // pages.
   'shared_buffers=8MB',
-  // As much of the log is kept for reuse as is written between two checkpoints.
+  // PostgreSQL keeps as much WAL for reuse as it writes between two checkpoints.
   'max_wal_size=32MB',
   'timezone=UTC',
 ];
 
-// PGlite's own list without `-F`, which turns fsync off.
+// PGlite's own start parameters without `-F`, which turns fsync off.
 const startParams = ['--single', '-O', '-j', ...settings.flatMap((setting) => ['-c', setting])];
 
 /** PGlite's folder file system, whose fsync does nothing, with a real fsync. */
 class DurableFolder extends NodeFS {
   /**
-   * While it returns true, tables and indexes cannot be read, which ends a statement with an error. Files of
-   * the transaction status stay readable: PostgreSQL reads them during commits, where an error is its PANIC.
+   * While this returns true, every read of a table or an index fails, so that the running statement ends with
+   * an error. The files of the transaction status stay readable: PostgreSQL reads them during commits, where
+   * an error causes a PANIC.
    */
   isInterrupted: (() => boolean) | undefined;
 
@@ -68,8 +69,8 @@ class DurableFolder extends NodeFS {
           fsyncSync(stream.nfd);
           return 0;
         } catch (error) {
-          // PostgreSQL has to see the error: a failed fsync of the WAL ends in its PANIC and never
-          // in an answer.
+          // PostgreSQL has to see the error: after a failed fsync of the WAL it must PANIC instead of
+          // confirming a commit.
           throw new FS.ErrnoError(NODEFS.convertNodeCode(error));
         }
       };
@@ -125,7 +126,8 @@ export async function openCluster({ cluster, seed, engineModule }: ClusterThread
     /** After a PANIC the engine's memory cannot be trusted. */
     hasPanicked: () => hasPanicked,
     /**
-     * Statements of the work end with an error at their next read of a table once `isInterrupted` is true.
+     * Runs the work. Once `isInterrupted` returns true, its running statement fails at the next read of a
+     * table.
      */
     interruptible<T>(isInterrupted: () => boolean, work: () => T): T {
       folder.isInterrupted = isInterrupted;
@@ -183,7 +185,7 @@ async function unpackSeed(seed: string, folder: string): Promise<void> {
       closeFile();
       const target = join(folder, part.name);
       if (!target.startsWith(folder))
-        throw new Error(`The seed ${seed} names a file outside of itself: ${part.name}`);
+        throw new Error(`The seed ${seed} contains a path outside of the cluster: ${part.name}`);
       paths.push(target);
       if (part.kind === 'folder') mkdirSync(target, { recursive: true, mode: 0o700 });
       else file = openSync(target, 'wx', 0o600);
@@ -191,7 +193,8 @@ async function unpackSeed(seed: string, folder: string): Promise<void> {
   } finally {
     closeFile();
   }
-  if (!existsSync(join(folder, 'PG_VERSION'))) throw new Error(`The seed ${seed} is not whole.`);
+  if (!existsSync(join(folder, 'PG_VERSION')))
+    throw new Error(`The seed ${seed} is incomplete: it has no PG_VERSION.`);
   await syncAll(paths);
 }
 
@@ -200,7 +203,7 @@ function writeAll(file: number | undefined, bytes: Uint8Array): void {
   for (let offset = 0; offset < bytes.length;) offset += writeSync(file, bytes, offset);
 }
 
-/** The slow way to a first cluster, for a checkout without a seed. */
+/** Creates a cluster with initdb, which takes seconds; for a checkout without a seed. */
 async function initialize(folder: string, engineModule: WebAssembly.Module): Promise<void> {
   const db = await PGlite.create({
     fs: new DurableFolder(folder),
@@ -212,7 +215,7 @@ async function initialize(folder: string, engineModule: WebAssembly.Module): Pro
   await db.close();
 }
 
-/** Several at once: a file system combines concurrent fsyncs, which halves the time. */
+/** Syncs several paths at once: the file system combines concurrent fsyncs, which halves the time. */
 async function syncAll(paths: string[]): Promise<void> {
   // Sixteen loops take their paths from one iterator.
   const remainingPaths = paths.values();

@@ -15,7 +15,7 @@ import type { EmbeddedStart, EmbeddedThread, FromWorker, ToWorker } from './work
 import type { Log } from '../../log.ts';
 
 export interface EmbeddedOptions {
-  /** The data folder; created readable by its owner only when it does not exist. */
+  /** The data folder; created if it does not exist. Only its owner may read it. */
   path: string;
   /** The seed of a first start: a gzipped tar of a cluster. The built seed when absent. */
   seed?: string | undefined;
@@ -29,8 +29,8 @@ export interface EmbeddedOptions {
 
 export interface Embedded {
   /**
-   * A new stream to the engine. `isPatient` ones may keep it busy longer than `stuckMs`, for example
-   * for a migration.
+   * Opens a stream to the engine. With `isPatient` its statements may keep the engine busy for longer than
+   * `stuckMs`, for example for a migration.
    */
   dial(options?: { isPatient?: boolean }): Promise<Duplex>;
   /** The whole cluster as a gzipped tar, usable as a seed. Blocks all other queries meanwhile. */
@@ -57,7 +57,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Embedded> 
     vacuumEveryMs: options.vacuumEveryMs ?? 30_000,
   };
   if (!existsSync(start.cluster)) {
-    options.log.info({ folder, from: start.seed ? 'seed' : 'initdb' }, 'making the embedded database');
+    options.log.info({ folder, from: start.seed ? 'seed' : 'initdb' }, 'creating the embedded database');
   }
   // V8's optimizing compiler takes 550 MB for the engine's largest functions, without a measurable
   // speedup. The first flag implies the others only on the command line.
@@ -81,7 +81,7 @@ function clusterOf(folder: string): string {
   return join(folder, 'pg');
 }
 
-/** Starts the engine, and starts it again at the next call after its thread has ended. */
+/** Starts the engine, and restarts it at the next call after its thread has exited. */
 async function supervise(
   options: EmbeddedStart,
   { log, release }: { log: Log; release: () => void },
@@ -130,14 +130,14 @@ interface Engine {
   dial(isPatient: boolean): Duplex;
   dump(): Promise<Uint8Array>;
   stop(): Promise<void>;
-  /** Resolves with the reason once the thread has ended for any reason. */
+  /** Resolves with the reason once the thread has exited. */
   exit: Promise<string>;
 }
 
-// The thread compiles from this process's cache. In a checkout the cache has the code
-// without its types, and the thread does not load Node's type stripper, which takes 11 MB.
+// The thread loads its code from this process's compile cache. In a checkout the cached code has no
+// types any more, so the thread does not load Node's type stripper, which takes 11 MB.
 function compileCacheEnvironment(): Record<string, string> {
-  // Node's folder is named by its version, within the one that the process set.
+  // Node returns the folder of its version, which lies in the configured folder.
   const folder = isSingleExecutable ? undefined : getCompileCacheDir();
   return folder === undefined ? {} : { NODE_COMPILE_CACHE: dirname(folder) };
 }
@@ -146,7 +146,7 @@ let engineModule: Promise<WebAssembly.Module> | undefined;
 
 /**
  * The engine's code, compiled once for all databases of the process: the local edition has two, and
- * each would check the same 9 MB and compile the same functions.
+ * each would otherwise validate and compile the same 9 MB.
  */
 async function loadEngineModule(): Promise<WebAssembly.Module> {
   engineModule ??= readBytes(engineFile('pglite.wasm')).then((bytes) =>
@@ -172,7 +172,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
   const exit = Promise.withResolvers<string>();
   let dump = Promise.withResolvers<Uint8Array>();
   let failure: Error | undefined;
-  // Waiters get the rejection; without a waiter it must not count as unhandled.
+  // A rejection must not count as unhandled when nothing waits for the promise.
   ready.promise.catch(() => undefined);
   dump.promise.catch(() => undefined);
 
@@ -192,7 +192,7 @@ async function startEngine(start: EmbeddedStart): Promise<Engine> {
     failure = error instanceof Error ? error : new Error(String(error));
   });
   worker.on('exit', (code) => {
-    const reason = failure ?? new Error(`The embedded database's thread ended with code ${code}.`);
+    const reason = failure ?? new Error(`The embedded database's thread exited with code ${code}.`);
     peers.end(reason);
     ready.reject(reason);
     dump.reject(reason);

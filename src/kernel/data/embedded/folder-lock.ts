@@ -1,7 +1,7 @@
 // Locks a folder for one process. It is a file lock of the operating system, taken through
-// node:sqlite because Node has no flock: the kernel releases it with the process, so a killed
-// holder leaves nothing behind, a reused process id does no harm, and two starters cannot both take
-// over.
+// node:sqlite because Node has no flock. The kernel releases it when the process exits: a killed process
+// leaves no lock behind, a reused process id is harmless, and two processes that start at once cannot
+// both get the lock.
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -34,8 +34,8 @@ export function lockFolder(folder: string): FolderLock {
 }
 
 /**
- * Locks the folder like `lockFolder`, but returns null for a locked one. Throws the system's error
- * for an unusable or missing folder.
+ * Locks the folder like `lockFolder`, but returns null if it is locked already. Throws the system's
+ * error for an unusable or missing folder.
  */
 export function tryLockFolder(folder: string): FolderLock | null {
   const holder = join(folder, holderFile);

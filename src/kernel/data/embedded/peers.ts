@@ -1,4 +1,5 @@
-// The streams of the server's thread to the engine's thread, each with the PostgreSQL protocol.
+// The streams between the server's thread and the engine's thread, each of which carries the PostgreSQL
+// protocol.
 import { Duplex } from 'node:stream';
 import type { FromWorker, ToWorker } from './worker.ts';
 
@@ -22,8 +23,8 @@ export interface Peers {
 }
 
 /**
- * The streams to one engine, by number. A stream that closes during a statement which then takes
- * too long calls `kill`.
+ * Manages the streams to one engine, by number. Calls `kill` when the statement of a closed stream keeps
+ * the engine busy for too long.
  */
 export function createPeers(send: (message: ToWorker) => void, kill: (reason: Error) => void): Peers {
   const peers = new Map<number, Peer>();
@@ -104,9 +105,14 @@ function createStuckTimers({
   }
 
   function killOrWait(peer: number): void {
-    // The engine may be busy with the patient statement and not with that of the peer.
+    // The engine may be busy with a patient statement instead of the peer's statement.
     if (hasPatientStatement()) start(peer);
-    else kill(new Error('A statement whose caller had left was ended with its engine.'));
+    else
+      kill(
+        new Error(
+          'The engine was stopped because a statement kept running after its caller had disconnected.',
+        ),
+      );
   }
 
   return {
@@ -135,14 +141,14 @@ function protocolStream({ send, leave }: { send: (batch: Uint8Array) => void; le
   let hasStarted = false;
   const stream = new Duplex({
     read() {
-      // Answers are pushed as they arrive; the engine has one answer in flight at a time.
+      // Answers are pushed as they arrive; a client has one answer in flight at a time.
     },
     write(chunk: Buffer, _encoding, done) {
       receivedBytes = receivedBytes.length > 0 ? Buffer.concat([receivedBytes, chunk]) : chunk;
       if (!hasStarted && receivedBytes.length >= 4 && receivedBytes.length >= receivedBytes.readUInt32BE(0)) {
         hasStarted = true;
         receivedBytes = receivedBytes.subarray(receivedBytes.readUInt32BE(0));
-        // Not within the write: postgres.js drops what it writes while it is being answered.
+        // Answer after the write has returned: postgres.js drops what it writes while it handles an answer.
         setImmediate(() => stream.push(startupAnswer));
       }
       if (hasStarted) sendBatches();

@@ -3,7 +3,7 @@
 export const sync: Uint8Array = Uint8Array.of(0x53, 0, 0, 0, 4);
 
 /**
- * Whether the answer ends in ReadyForQuery outside of a transaction, which ends the peer's turn.
+ * Whether the answer ends with ReadyForQuery outside of a transaction, so that the peer's turn is over.
  */
 export function isIdle(answer: Uint8Array): boolean {
   return answer.at(-6) === 0x5a && answer.at(-1) === 0x49;

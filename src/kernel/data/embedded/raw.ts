@@ -1,7 +1,7 @@
 // The wire protocol of PGlite as bytes. Its `execProtocolRawSync` also parses each answer and keeps
 // the messages until a call that returns them, so a thread that makes only raw calls would keep
-// every row it has ever read. The streaming form hands out bytes alone, and its work is done when
-// it returns its promise.
+// every row it has ever read. `execProtocolRawStream` keeps nothing, and it has done its work by the
+// time it returns its promise.
 
 /** The part of PGlite that is used here. */
 export interface RawEngine {
@@ -16,7 +16,8 @@ export interface RawEngine {
 export function rawProtocol(engine: RawEngine): (bytes: Uint8Array) => Uint8Array {
   const execute = engine.execProtocolRawSync.bind(engine);
   let outcome: { answer: Uint8Array } | { error: unknown } | undefined;
-  // The streaming form calls this method; the error in its own promise would arrive too late.
+  // `execProtocolRawStream` calls this method. Its outcome is recorded here, because the promise of the
+  // stream would report an error only after this function has returned.
   engine.execProtocolRawSync = (bytes) => {
     try {
       const answer = execute(bytes);
@@ -30,7 +31,7 @@ export function rawProtocol(engine: RawEngine): (bytes: Uint8Array) => Uint8Arra
   return (bytes) => {
     const pieces: Uint8Array[] = [];
     outcome = undefined;
-    // The engine reuses the memory of a piece.
+    // Copy each piece, because the engine reuses its memory.
     const onRawData = (piece: Uint8Array) => void pieces.push(piece.slice());
     engine.execProtocolRawStream(bytes, { syncToFs: false, onRawData }).catch(() => {});
     const result = outcome as { answer: Uint8Array } | { error: unknown } | undefined;

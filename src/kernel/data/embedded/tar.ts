@@ -24,7 +24,7 @@ export async function* readTar(stream: AsyncIterable<Buffer>): AsyncGenerator<Ta
     }
     await source.take((blockBytes - (entry.bytes % blockBytes)) % blockBytes);
   }
-  // The blocks of zeros at the end.
+  // Discard the blocks of zeros at the end of the archive.
   while ((await source.takeUpTo(Number.POSITIVE_INFINITY)) !== undefined);
 }
 
@@ -41,7 +41,7 @@ function parseHeader(header: Buffer): { name: string; isFolder: boolean; bytes: 
   };
 }
 
-/** Takes counts of bytes from a stream of chunks. */
+/** Reads a given number of bytes at a time from a stream of chunks. */
 class ByteSource {
   readonly #chunks: AsyncIterator<Buffer, unknown>;
   #bytes: Buffer = Buffer.alloc(0);
@@ -50,13 +50,13 @@ class ByteSource {
     this.#chunks = stream[Symbol.asyncIterator]();
   }
 
-  /** Undefined where fewer bytes are left. */
+  /** Returns exactly `count` bytes; undefined if fewer are left. */
   async take(count: number): Promise<Buffer | undefined> {
     while (this.#bytes.length < count) if (!(await this.#readChunk())) return undefined;
     return this.#split(count);
   }
 
-  /** One byte at least; undefined at the end. */
+  /** Returns between one and `count` bytes; undefined at the end. */
   async takeUpTo(count: number): Promise<Buffer | undefined> {
     if (this.#bytes.length === 0 && !(await this.#readChunk())) return undefined;
     return this.#split(count);

@@ -34,13 +34,13 @@ export class Turns {
     this.#options = options;
   }
 
-  /** Executes the messages once it is the turn of their peer. */
+  /** Executes the messages once it is their peer's turn. */
   add(message: PeerMessages): void {
     this.#waitingMessages.push(message);
     this.#serveWaiting();
   }
 
-  /** Forgets the peer's waiting messages, and rolls its transaction back. */
+  /** Drops the waiting messages of a disconnected peer and rolls its transaction back. */
   leave(peer: number): void {
     this.#forget(peer);
     this.#options.send({ kind: 'left', peer });
