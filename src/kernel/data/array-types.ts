@@ -1,7 +1,7 @@
-// The array types of PostgreSQL for postgres.js: their numbers, and how values are read and written.
+// The array types of PostgreSQL for postgres.js: their OIDs, and how values are read and written.
 import { formatArray, parseArray } from './arrays.ts';
 
-// The built-in array types, whose numbers never change: [element, array, how an element is read].
+// The built-in array types, whose OIDs never change: [element type, array type, parser of an element].
 const text = (element: string): string => element;
 const json = (element: string): unknown => JSON.parse(element);
 const arrays: [element: number, array: number, parse: (element: string) => unknown][] = [
@@ -22,7 +22,7 @@ const arrays: [element: number, array: number, parse: (element: string) => unkno
   [2950, 2951, text],
   [3802, 3807, json],
 ];
-/** The array type of each element type, by number. */
+/** The OID of the array type, by the OID of its element type. */
 export const arrayOf = new Map(arrays.map(([element, array]) => [element, array]));
 /** The array types in the form of postgres.js's option `types`. */
 export const arrayTypes = Object.fromEntries(

@@ -1,13 +1,13 @@
-// Converts PostgreSQL arrays from and to text. postgres.js does it only after a query for the
-// server's types on every new connection, and losing the connection during that query is an
-// unhandled rejection in it.
+// Converts PostgreSQL arrays from and to text. postgres.js can do it too, but only after it has queried
+// the server's types on every new connection, and a connection that is lost during that query causes
+// an unhandled rejection in postgres.js.
 
 type Element = string | null | Element[];
 
 /** The elements of `{a,"b c",NULL,{d}}`, each through `parse`. */
 export function parseArray<T>(text: string, parse: (element: string) => T): unknown[] {
   let position = 0;
-  // Lower bounds other than one are written in front: `[0:1]={…}`.
+  // The prefix of an array whose lower bound is not 1: `[0:1]={…}`.
   if (text.startsWith('[')) position = text.indexOf('=') + 1;
   return readList().map(convert);
 

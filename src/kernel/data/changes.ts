@@ -1,6 +1,7 @@
 // Change notification between replicas: one row whose number grows with every change, polled
-// twice a second. Caches that listen are never older than that. After an outage of the
-// database a replica notifies its listeners at the first poll, as it may have missed changes.
+// twice a second, so that the caches of other replicas learn of a change within half a second. After
+// an outage of the database a replica notifies its listeners at the first poll, as it may have missed
+// changes.
 import { pause } from '../async.ts';
 import type { Clock } from '../clock.ts';
 import type { Database, Tx } from './database.ts';
@@ -14,7 +15,7 @@ export interface Changes {
   bump(tx: Tx): Promise<void>;
   /**
    * Calls the listener after every change, and after an outage in which changes may
-   * have been missed. Returns the unsubscribe.
+   * have been missed. Returns the function that removes the listener.
    */
   onChange(listener: () => void): () => void;
   /**
@@ -35,10 +36,11 @@ export interface ChangesOptions {
   everyMs?: number;
 }
 
-// Longest use of a cached value without a poll. The limit for a change to take effect is one
-// second.
+// How long cached values are used after the last successful poll. A change must take effect within
+// one second.
 const trustMs = 900;
-// After this time an own change whose number no poll has returned was rolled back.
+// If no poll returns the number of this replica's own change within this time, the change was rolled
+// back.
 const ownChangeMs = 5_000;
 
 export function createChanges(options: ChangesOptions): Changes {
@@ -71,7 +73,7 @@ export function createChanges(options: ChangesOptions): Changes {
         await poll();
       } catch (error) {
         if (generation.forget())
-          log.warn({ err: error }, 'the database is unavailable; changes are not noticed');
+          log.warn({ err: error }, 'cannot poll for changes while the database is unavailable');
       }
       await pause(everyMs, { clock, signal: stop.signal });
     }
@@ -116,7 +118,7 @@ class Generation {
     return true;
   }
 
-  /** The next poll begins a new generation in any case. Returns whether a number was known before. */
+  /** Makes the next poll begin a new generation. Returns whether a number was known before. */
   forget(): boolean {
     const hadNumber = this.#lastNumber !== undefined;
     this.#lastNumber = undefined;

@@ -1,5 +1,5 @@
-// Rewrites the tables of an embedded database without the space of deleted rows. It takes the one
-// session for as long as it lasts, so no server may use the database meanwhile.
+// Rewrites the tables of an embedded database without the space of deleted rows. It occupies the
+// engine's only session until it is done, so no server may use the database meanwhile.
 import type { Database } from './database.ts';
 
 export interface CompactedTable {
@@ -13,7 +13,7 @@ const deadlineMs = 6 * 60 * 60_000;
 // Smaller tables return too little space to be rewritten.
 const minTableBytes = 64 * 1024;
 
-/** Calls back after each table, the largest first. Each table is rewritten in a transaction of its own. */
+/** Rewrites each table in its own transaction, the largest first, and calls `onTable` after each. */
 export async function compactTables(
   database: Pick<Database, 'session'>,
   onTable: (table: CompactedTable) => void,
@@ -41,8 +41,8 @@ export async function compactTables(
   }
 }
 
-// Sets the statistics of small tables to unknown, as embedded/vacuum.ts does: else a cached plan would
-// read a whole table once it has grown.
+// Sets the statistics of small tables to unknown, as embedded/vacuum.ts does: otherwise a cached plan that
+// reads the whole small table would still do so after the table has grown.
 async function forgetStatistics(sql: Database['sql']): Promise<void> {
   await sql`
     update pg_class set relpages = 0, reltuples = -1

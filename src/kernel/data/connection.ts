@@ -1,6 +1,6 @@
 // The byte stream of one database connection: connects to a PostgreSQL server, with TLS where
 // configured, and adds a deadline for answers. postgres.js has none, so an unresponsive server would
-// block a caller for ever.
+// block a caller forever.
 import { once } from 'node:events';
 import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -10,7 +10,7 @@ export interface ConnectionTarget {
   hosts: readonly string[];
   /** One port for each host. */
   ports: readonly number[];
-  /** A Unix socket, in place of the hosts. */
+  /** A Unix socket, used instead of the hosts. */
   path?: string | undefined;
   /** libpq's names: `require`, `prefer`, `allow`, `verify-ca`, `verify-full`; false or `disable` for none. */
   tls: string | boolean | object;
@@ -53,7 +53,7 @@ async function startTls(
   { host, tls, connectMs }: { host: string; tls: ConnectionTarget['tls']; connectMs: number },
 ): Promise<Duplex> {
   if (!tls || tls === 'disable') return socket;
-  // SSLRequest: length 8, code 80877103. The server answers with one byte, before any of its own protocol.
+  // SSLRequest: length 8, code 80877103. The server answers with one byte before the protocol begins.
   socket.write(Buffer.from([0, 0, 0, 8, 4, 210, 22, 47]));
   const [answer] = (await withConnectTimeout(socket, connectMs, once(socket, 'data'))) as [Buffer];
   if (answer.length !== 1 || answer[0] !== 0x53) {
@@ -79,7 +79,9 @@ async function startTls(
 async function withConnectTimeout<T>(stream: Duplex, limitMs: number, event: Promise<T>): Promise<T> {
   const timer = setTimeout(
     () =>
-      stream.destroy(new UnresponsiveServerError('The database server did not take the connection in time.')),
+      stream.destroy(
+        new UnresponsiveServerError('The database server did not accept the connection in time.'),
+      ),
     limitMs,
   );
   try {

@@ -1,5 +1,6 @@
-// Control handlers of a server that holds an embedded database, which no other process can open:
-// its state, and a copy of it. Gateway and agent answer the same, so that one command serves both.
+// Control handlers of a server that holds an embedded database, which no other process can open. They
+// report its state and copy it. Gateway and agent have the same handlers, so that one command works
+// with both.
 import { writeFile } from 'node:fs/promises';
 import type { ControlHandler } from '../control.ts';
 import type { Database } from './database.ts';
@@ -16,11 +17,11 @@ export function databaseControls(
 ): DatabaseControls {
   return {
     'db.facts': () => readDatabaseFacts(database, migrations),
-    // The command has created the file: 'r+' fails where it is missing. The socket lies in the data
-    // folder, so that a caller of this handler has access to the same data already.
+    // The command has created the file, and 'r+' fails if it is missing. The control socket is in the
+    // data folder, so every caller of this handler has access to the same data already.
     'db.backup': async (input) => {
       const bytes = await database.dump?.();
-      if (bytes === undefined) throw new Error('This engine has a program of its own for backups.');
+      if (bytes === undefined) throw new Error('PostgreSQL has its own program for backups; use pg_dump.');
       await writeFile((input as { file: string }).file, bytes, { flag: 'r+' });
       return { bytes: bytes.byteLength };
     },

@@ -1,4 +1,4 @@
-// Tells transient failures of the database, which become a 503, from errors of a statement.
+// Distinguishes transient failures of the database, which become a 503, from errors in a statement.
 import { Problem } from '../problem.ts';
 import { UnresponsiveServerError } from './connection.ts';
 
@@ -30,7 +30,7 @@ const connectionErrorCodes = new Set([
 
 /**
  * The error for a caller: a Problem when the failure is transient, else the error itself, an SQL
- * error with its `code`. `isSqlError` tells the server's own errors from those of the connection.
+ * error with its `code`. `isSqlError` distinguishes errors of the server from errors of the connection.
  */
 export function databaseProblem(error: unknown, { isSqlError }: { isSqlError: boolean }): unknown {
   if (error instanceof Problem) return error;
@@ -53,7 +53,7 @@ export function isForeignKeyViolation(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === '23503';
 }
 
-/** The 503 of an absent database, to be retried after two seconds. */
+/** The 503 for an unavailable database; it tells the client to retry after two seconds. */
 export function unavailableProblem(message: string, cause?: unknown): Problem {
   return new Problem('unavailable', 'database_unavailable', message, {
     cause,

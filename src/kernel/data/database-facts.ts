@@ -1,5 +1,5 @@
-// Facts about a database for an operator, read without a change: version, durability, clock
-// difference and migrations. The caller judges them.
+// Facts about a database for an operator: version, durability, clock difference and migrations. Reads
+// them without changing anything; the caller judges them.
 import { systemClock } from '../clock.ts';
 import type { Database } from './database.ts';
 import { readUnsafeSettings } from './durability.ts';
@@ -8,9 +8,9 @@ import { readMigrationState, type MigrationState } from './migrate.ts';
 export interface DatabaseFacts {
   engine: Database['engine'];
   version: string;
-  /** The settings of durability that are off. */
+  /** The durability settings that are off. */
   unsafeSettings: string[];
-  /** How far its clock is ahead of ours, corrected for the duration of the query. */
+  /** How far the database's clock is ahead of ours, corrected for the duration of the query. */
   clockAheadMs: number;
   answeredMs: number;
   bytes: number;

@@ -1,6 +1,6 @@
 // The database: a PostgreSQL server or the embedded engine behind one interface. Only this file and
-// queries.ts import postgres.js. Every wait has a deadline. A deadline that expires and any other
-// sign of an absent database reach the caller as a 503 `database_unavailable` with Retry-After.
+// queries.ts import postgres.js. Every wait has a deadline. An expired deadline and any other sign of
+// an unreachable database become a 503 `database_unavailable` with Retry-After for the caller.
 import postgres from 'postgres';
 import type { Duplex } from 'node:stream';
 import { arrayTypes } from './array-types.ts';
@@ -38,7 +38,10 @@ export interface Database extends PooledQueries {
    * undefined on PostgreSQL, which has pg_dump.
    */
   dump?(): Promise<Uint8Array>;
-  /** Lets running statements finish for up to five seconds, then cuts them. Releases the data folder. */
+  /**
+   * Lets running statements finish for up to five seconds, then closes their connections. Releases the data
+   * folder.
+   */
   close(): Promise<void>;
 }
 
@@ -70,7 +73,7 @@ const defaultLimits: DatabaseLimits = {
 
 /**
  * `prepare: false` is for a pooler in transaction mode (`?prepare=false` in the URL does the same): no named
- * statements, and the timeouts are set inside of transactions instead of at the connection's start.
+ * statements, and the timeouts are set inside of transactions instead of when a connection is opened.
  */
 export type ConnectOptions = (ServerAddress | EmbeddedAddress) & { limits?: Partial<DatabaseLimits> };
 
@@ -91,8 +94,8 @@ export async function connect(options: ConnectOptions, { log }: { log: Log }): P
 }
 
 /**
- * Waits for a database to open, and names the setting of its address when that
- * fails. `url` is absent for the embedded one.
+ * Waits for a database to open. If that fails, the error names the setting that contains the
+ * address. `url` is absent for the embedded database.
  */
 export async function withSettingName<T>(
   setting: string,
@@ -164,7 +167,8 @@ function serverConnections(
         ...clientOptions(socket, log),
         ssl: false,
         prepare,
-        // A pooler refuses unknown settings at start, or would hand them to another client.
+        // Behind a pooler (`prepare` is false) no timeouts are set here: it would refuse a connection with
+        // unknown settings, or pass the settings on to another client.
         connection: {
           application_name: 'townhall',
           TimeZone: 'UTC',
@@ -237,7 +241,7 @@ function clientOptions(socket: () => Duplex, log: Log) {
     socket,
     max: 1,
     // Send one query at a time: the deadline then applies to it alone, and no other
-    // query waits behind its lock.
+    // query waits for its locks.
     max_pipeline: 0,
     idle_timeout: 0,
     max_lifetime: 0,

@@ -39,7 +39,7 @@ export interface IdempotencyStore {
   renewLease(claim: KeyClaim): Promise<unknown>;
   /**
    * Stores the answer; a null body makes the row opaque. `tx` is the transaction that the answer belongs to.
-   * False without an effect, when another call has taken the key over.
+   * Returns false and changes nothing if another call has taken over the key.
    */
   save(tx: Sql, claim: KeyClaim, answer: StoredAnswer): Promise<boolean>;
   release(claim: KeyClaim): Promise<void>;
@@ -127,8 +127,8 @@ async function claimKey(
   { sql, fragments, keepSeconds }: ClaimOptions,
 ): Promise<StoredRow | null> {
   const { table, now, isPending, leaseEnd } = fragments;
-  // One statement decides among concurrent calls. It takes over a row that has
-  // expired, and one whose lease has, unless that call is still to be charged.
+  // One statement decides among concurrent calls. It takes over an expired row, and the row of a
+  // running call whose lease has expired, unless that call is still to be charged.
   const [claimedRow] = await sql`
     insert into ${sql(table)} as i (scope, caller, request, run, request_id, state, lease_until, expires_at)
     values (
@@ -181,7 +181,8 @@ function createQuota(options: IdempotencyStoreOptions, { table }: Fragments) {
 
   return {
     countBytes(caller: string, bytes: number): void {
-      // A short answer counts with the share of the bytes that its key has.
+      // A short answer counts as one key's share of the bytes, so that many short answers reach the
+      // comparison too.
       const total = (addedBytes.peek(caller) ?? 0) + Math.max(bytes, maxBytesPerCaller / maxKeysPerCaller);
       // Compare with the quota after every sixteenth of it: the sum over all rows is too expensive
       // for each call.

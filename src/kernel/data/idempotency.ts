@@ -1,5 +1,6 @@
-// Calls with an Idempotency-Key: a repetition gets the first answer for a day instead of a second
-// execution. A running call holds its key by a lease, so a crash frees the key after a while.
+// Calls with an Idempotency-Key: for a day, a repeated call gets the first answer instead of a second
+// execution. A running call holds its key by a lease, so after a crash the key is free again when the
+// lease expires.
 import { randomUUID } from 'node:crypto';
 import { createBackground } from '../background.ts';
 import type { Clock } from '../clock.ts';
@@ -26,7 +27,8 @@ export interface IdempotentCall {
   /** The answer contains a secret and is not stored. */
   isSecret: boolean;
   /**
-   * Error types of the operation's API. Failures are stored with ours and translated when they are replayed.
+   * Error dialect of the operation's API. Failures are stored in our own error shape and translated when they
+   * are replayed.
    */
   errorDialect?: ErrorDialect | undefined;
   signal: AbortSignal;
@@ -38,9 +40,9 @@ export interface IdempotentCall {
 export interface Remember {
   (tx: Tx, answer: KeptAnswer): Promise<void>;
   /**
-   * Hands the answer of a paid call to its settlement, which writes it, also after an outage of the
-   * database. Null is a call that is charged and has no answer; it is not executed again. Undefined
-   * without a key. From the call of the result on, the key belongs to the settlement.
+   * Hands the answer of a paid call to its settlement, which writes it even after an outage of the
+   * database. Pass null for a call that is charged but has no answer; it is not executed again. Returns
+   * undefined without a key. Once the returned function is called, the key belongs to the settlement.
    */
   inSettlement(answer: KeptAnswer | null): (() => SettlementAnswer) | undefined;
   /**
@@ -53,7 +55,7 @@ export interface Remember {
   readonly started?: unknown;
 }
 
-/** A call that may have started work which runs on without it. */
+/** A call that may have started work which continues after the call. */
 export interface StartedCall {
   operationId: string;
   requestId: string;
@@ -118,24 +120,24 @@ export interface IdempotencyOptions {
    */
   maxKeysPerCaller?: number;
   /**
-   * The receipt of work that the call has started and that runs on without it; null when there is
-   * none. The key of such a call stays taken: a failure of the work is stored with any status, and
-   * the receipt is stored when the caller disconnects or the process dies before the end.
+   * The receipt of work that the call has started and that continues after it; null when there is no
+   * such work. The key of such a call stays taken: a failure is stored whatever its status, and the
+   * receipt is stored if the caller disconnects or the process dies before the answer.
    */
   receiptOf?: (call: StartedCall) => Promise<KeptAnswer | null>;
 }
 
 const maxBodyBytes = 64 * 1024;
 
-/** Stores nothing; work without a key gets it. */
+/** Stores nothing; for calls without a key. */
 export const rememberNothing: Remember = rememberStarted(undefined);
 
 function rememberStarted(started: unknown): Remember {
   return Object.assign(async () => {}, { inSettlement: () => undefined, bind: async () => false, started });
 }
 
-// The status of a row whose body is a reference to work. No operation answers with it. It is a final status,
-// since a replica of an older release would answer with the reference.
+// Marks a row whose body is a reference to work; no operation answers with this status. A replica of an older
+// release does not know the mark and replays the reference as an answer, so it must be a final HTTP status.
 const boundStatus = 208;
 
 /** Executes a call that holds its key, and stores its answer or its failure. */
@@ -303,7 +305,7 @@ function createRemember(store: IdempotencyStore, claim: KeyClaim, call: Idempote
     {
       bind: async (tx: Tx, reference: unknown) => {
         const answer = { status: boundStatus, body: JSON.stringify(reference), headers: null };
-        // Another call has taken the key over, after this one had stopped renewing its lease.
+        // False if another call has taken over the key because this call stopped renewing its lease.
         if (!(await store.save(tx, claim, answer))) throw keyInUse();
         state.answer = 'saved';
         return true;

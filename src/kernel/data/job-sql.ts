@@ -36,7 +36,7 @@ export function createExecutor(sql: Sql): ExecuteSql {
       asText.has(index + 1) && isPlainObject(value) ? JSON.stringify(value) : value,
     );
     const result = await sql.unsafe<Record<string, unknown>[]>(statement, parameters as never[]);
-    // Several statements in one text give a list of results.
+    // Several statements in one string return a list of results.
     const rows = result.some((row) => Array.isArray(row))
       ? (result as unknown as Record<string, unknown>[][]).flat()
       : [...result];
@@ -48,7 +48,7 @@ function isPlainObject(value: unknown): boolean {
   return typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype;
 }
 
-/** pg-boss expects int8 as its own driver gives it, as text. */
+/** pg-boss expects int8 values as strings, which is how its own driver returns them. */
 function withoutBigints(row: Record<string, unknown>): Record<string, unknown> {
   for (const [name, value] of Object.entries(row)) if (typeof value === 'bigint') row[name] = String(value);
   return row;

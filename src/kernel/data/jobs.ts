@@ -43,8 +43,8 @@ export interface Jobs {
     handler: (data: Data, context: JobContext) => Promise<void>,
   ): void;
   /**
-   * Enqueues the job by a five-member cron expression in UTC, once over all replicas. Works only
-   * before `start`.
+   * Enqueues the job at the times of a five-field cron expression in UTC, once for all replicas. Works
+   * only before `start`.
    */
   schedule(name: string, cron: string, data: object): void;
   /**
@@ -60,7 +60,8 @@ export interface Jobs {
    */
   enqueue(name: string, data: object, options?: EnqueueOptions): Promise<string | null>;
   /**
-   * Starts no more jobs and waits for the running ones; the rest is aborted and run again later.
+   * Starts no more jobs and waits for the running jobs. Aborts those that still run after `timeoutMs`; they
+   * run again later.
    */
   stop(options: { timeoutMs: number }): Promise<void>;
 }
@@ -127,11 +128,11 @@ export function createJobs(database: Database, options: JobsOptions): Jobs {
   };
 }
 
-/** Runs the handlers and knows the attempts that have not ended. */
+/** Runs the handlers and keeps track of the attempts that have not ended. */
 function createAttempts(log: Log) {
   const runningAttempts = new Set<Promise<void>>();
-  // The queue may start within a request. A job belongs to none: telemetry would record it under
-  // that request.
+  // A request may start the queue, and the jobs would inherit its async context: telemetry would then
+  // record them as part of that request.
   const outsideRequests = AsyncLocalStorage.snapshot();
   return {
     settled: () => Promise.allSettled(runningAttempts),
@@ -153,11 +154,11 @@ function createAttempts(log: Log) {
   };
 }
 
-/** Starts pg-boss on a session of its own, again until that succeeds. */
+/** Starts pg-boss on a session of its own; retries until that succeeds. */
 function createStarter(database: Database, input: QueueInput) {
   const { log } = input.options;
   const startedQueue = Promise.withResolvers<Queue>();
-  // A stop rejects the promise, also when no call waits for it.
+  // `stop` rejects the promise even if no call waits for it.
   startedQueue.promise.catch(() => undefined);
   const stopController = new AbortController();
   let session: ReturnType<Database['session']> | undefined;
@@ -184,7 +185,7 @@ function createStarter(database: Database, input: QueueInput) {
     begin: () => void (pendingStart ??= startWithRetries()),
     hasBegun: () => pendingStart !== undefined,
     hasStarted: () => queue !== undefined,
-    /** Waits for the start. Rejects once `stop` is called before it. */
+    /** Resolves once the queue has started. Rejects if `stop` is called before that. */
     queue: () => (queue === undefined ? startedQueue.promise : Promise.resolve(queue)),
     async stop(timeoutMs: number) {
       stopController.abort();
@@ -218,7 +219,7 @@ interface Schedule {
   data: object;
 }
 
-/** What the queue is started with. */
+/** The options with which the queue is started. */
 interface QueueInput {
   definitions: ReadonlyMap<string, JobDefinition>;
   schedules: readonly Schedule[];
@@ -255,8 +256,8 @@ async function createBoss(
     monitorIntervalSeconds: heartbeatSeconds,
     superviseIntervalSeconds: heartbeatSeconds,
   });
-  boss.on('error', (error) => log.error({ error }, 'jobs'));
-  boss.on('warning', (warning) => log.warn({ warning }, 'jobs'));
+  boss.on('error', (error) => log.error({ error }, 'the job queue reported an error'));
+  boss.on('warning', (warning) => log.warn({ warning }, 'the job queue reported a warning'));
   return boss;
 }
 
@@ -293,7 +294,7 @@ async function startQueue(
     heartbeatSeconds,
     deleteAfterSeconds: keepDays * 86_400,
   };
-  // `exclusive` allows one waiting or running job a key; a job without a key gets a random one.
+  // `exclusive` allows one waiting or running job per key; `send` gives a job without a key a random one.
   await boss.createQueue(name, { policy: 'exclusive', ...options });
   await boss.updateQueue(name, options);
   const worker = await boss.work(
@@ -303,8 +304,8 @@ async function startQueue(
       for (const job of batch) await run(name, definition, job);
     },
   );
-  // pg-boss reads a queue's record on its first use, on its own connection. Within a
-  // transaction of the embedded engine that would deadlock, so it is read now.
+  // pg-boss reads a queue's record when the queue is first used, on its own connection. During a
+  // transaction of the embedded engine that would deadlock, so read it now.
   await boss.findJobs(name, { id: '00000000-0000-0000-0000-000000000000' });
   return worker;
 }

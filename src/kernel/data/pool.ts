@@ -52,8 +52,8 @@ export class Pool<Item> {
   }
 
   /**
-   * Rejects with what `open` throws, or with `busyError` after `queueMs` and after `close`. The item
-   * must come back by `release`, lost or not.
+   * Rejects with what `open` throws, or with `busyError` after `queueMs` and after `close`. The caller
+   * must `release` the item, even if it is lost.
    */
   acquire(): Promise<Item> {
     if (this.#isClosed) return Promise.reject(this.#options.busyError());
@@ -86,7 +86,7 @@ export class Pool<Item> {
     return item;
   }
 
-  /** Opens an item for each waiter without one being opened, within the limit. */
+  /** Opens items until each waiter has one on its way, within the limit. */
   #openMore(): void {
     while (
       !this.#isClosed &&
@@ -101,12 +101,12 @@ export class Pool<Item> {
   async #openOne(): Promise<void> {
     try {
       let isLost = false;
-      let current: Item | undefined;
+      let openedItem: Item | undefined;
       const item = await this.#options.open(() => {
         isLost = true;
-        if (current !== undefined) this.#removeIdle(current);
+        if (openedItem !== undefined) this.#removeIdle(openedItem);
       });
-      current = item;
+      openedItem = item;
       this.#openingCount -= 1;
       if (isLost) this.#openMore();
       else this.#handOut(item);

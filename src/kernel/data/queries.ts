@@ -1,5 +1,5 @@
-// Statements and transactions over a pool of connections, each with a client of postgres.js for it
-// alone: deadlines for waits, one query at a time, and errors as Problems.
+// Statements and transactions over a pool of connections. Each connection has its own client of
+// postgres.js and runs one query at a time; waits have deadlines, and errors become Problems.
 import postgres from 'postgres';
 import type { Duplex } from 'node:stream';
 import { arrayOf } from './array-types.ts';
@@ -45,9 +45,9 @@ export interface Connections {
 export interface PooledQueries extends Queries {
   /** The connections at this moment. */
   pool(): PoolState;
-  /** Calls back with the wait of each statement or transaction that did not get a connection at once. */
+  /** Calls the listener with the wait of each statement or transaction that got no connection at once. */
   onPoolWait(listener: (ms: number) => void): void;
-  /** Lets running statements finish for up to five seconds, then cuts them. */
+  /** Lets running statements finish for up to five seconds, then closes their connections. */
   close(): Promise<void>;
 }
 
@@ -70,8 +70,8 @@ interface Lease {
   end(): Promise<void>;
 }
 
-// postgres.js has a pool and transactions too, but its pool waits without an end, its client
-// reconnects in the middle of a transaction, and a statement after a lost connection is an uncaught
+// postgres.js has a pool and transactions too, but its pool waits without a limit, its client
+// reconnects in the middle of a transaction, and a statement after a lost connection causes an uncaught
 // exception in it. So each client has one connection, and both are discarded together.
 export function createQueries(connections: Connections): PooledQueries {
   // It never connects; it only creates queries, which any connection may run.
@@ -139,7 +139,9 @@ async function openLease(connections: Connections, onLost: () => void): Promise<
 
 async function runAlone(pool: Pool<Lease>, query: Query): Promise<void> {
   if (query.cursorFn)
-    return query.reject(new Error('A cursor needs a transaction: its connection must not be given away.'));
+    return query.reject(
+      new Error('A cursor needs a transaction, which keeps its connection until the cursor is read.'),
+    );
   let lease: Lease;
   try {
     lease = await pool.acquire();

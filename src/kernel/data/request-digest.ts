@@ -2,7 +2,7 @@
 import { webcrypto } from 'node:crypto';
 import { digest } from './digest.ts';
 
-/** The parts of a call that make it another request. */
+/** The parts of a call that distinguish its request from others. */
 export interface DigestedRequest {
   path: unknown;
   query: unknown;
@@ -13,8 +13,8 @@ export interface DigestedRequest {
   isForm?: boolean;
 }
 
-// Sorting the members of a larger body would block the event loop; a repetition of
-// it must have the same bytes.
+// Sorting the members of a larger body would block the event loop, so a repetition of such a body must
+// have the same bytes.
 const maxComparedAsValue = 256 * 1024;
 
 export async function digestRequest(request: DigestedRequest): Promise<Buffer> {
@@ -28,7 +28,7 @@ export async function digestRequest(request: DigestedRequest): Promise<Buffer> {
   return digest(parts, body !== undefined && isJson(body) ? JSON.stringify(canonicalValue(body)) : rawBody);
 }
 
-/** The value with a digest in place of each file's bytes. */
+/** The value with a digest instead of each file's bytes. */
 async function withFileDigests(value: unknown): Promise<unknown> {
   if (value instanceof Uint8Array) return { sha256: (await digestInPool(value)).toString('hex') };
   if (typeof value !== 'object' || value === null) return value;
@@ -48,7 +48,7 @@ function isJson(value: unknown): boolean {
 }
 
 function canonicalValue(value: unknown): unknown {
-  // The first item tells a list from an object, which becomes the sorted list of its members.
+  // The first item distinguishes a list from an object, which becomes the sorted list of its members.
   if (Array.isArray(value)) return ['list', ...value.map(canonicalValue)];
   if (typeof value !== 'object' || value === null) return value;
   const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
