@@ -27,14 +27,15 @@ export interface ObservedError {
   /** Undefined for an error within a stream. */
   answer: { status: number; body: unknown } | undefined;
 }
-/** The channel of these messages. */
+/** The diagnostics channel on which an ObservedError is published for each error. */
 export const observedErrors = 'townhall:contract:error';
 
 export interface Contract {
   /** Handles the request. Every error for the caller is thrown as a Problem. */
   dispatch(request: ContractRequest): Promise<AnyReply>;
   /**
-   * Checks the caller of the operation and sets the identity. Throws the Problem that `dispatch` would throw.
+   * Checks the caller of the operation and sets `request.identity`. Throws the Problem that `dispatch` would
+   * throw.
    */
   authenticate(request: ContractRequest): Promise<void>;
   /** Why the operation may not return the error; null if it may. Always null without `validateResponses`. */
@@ -43,7 +44,7 @@ export interface Contract {
     problem: { status: number; code: string },
     body: unknown,
   ): string | null;
-  /** The same for an error within a stream, whose status is 200. */
+  /** Like `problemMismatch`, for an error within a stream, whose status 200 is already sent. */
   streamProblemMismatch(request: ContractRequest, problem: { code: string }): string | null;
   /**
    * Why a response may not have these headers, or null; names in lower case. Always

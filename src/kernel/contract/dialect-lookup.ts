@@ -1,5 +1,6 @@
-// Selects the error dialect of a response that belongs to no operation: clients of another
-// interface also have to parse the 404 of a path below its own and the 405 of another method.
+// Selects the error dialect of a response, even if no operation matches the request: a client of
+// another API must be able to parse the 404 for an unknown path below that API's own paths and the
+// 405 for a wrong method.
 import type { ErrorDialect } from '../error-dialects.ts';
 import type { ContractOperation } from './operations.ts';
 import type { ContractRequest } from './request.ts';
@@ -19,7 +20,7 @@ export function createDialectLookup(
     if (match.outcome === 'found') return dialectFor(match.operation, request);
     const [sibling] = match.outcome === 'method_not_allowed' ? match.operations.values() : [];
     if (sibling !== undefined) return dialectFor(sibling, request);
-    // With a slash, so that `/v1beta/models` counts among the paths below it.
+    // Append a slash, so that `/v1beta/models` itself matches the prefix `/v1beta/models/`.
     const enclosingAreas = areas.filter(({ prefix }) => `${request.path}/`.startsWith(prefix));
     // Where no suffix matches (`/v1beta/models/x:unknown`), all areas of the prefix have the same dialect.
     const area = enclosingAreas.find(({ suffix }) => request.path.endsWith(suffix)) ?? enclosingAreas[0];

@@ -3,12 +3,12 @@ import type { Problem } from '../problem.ts';
 import type { CallNote } from './operation.ts';
 
 /**
- * The error code, the attempts, and the provider's response. The latter is the
+ * The error code, the attempts, and the provider's response. The response is the problem's
  * cause, a plain object `{status, words}` whose text contains no address and no key.
  */
 export function failureNote({ code, headers, cause }: Problem): CallNote {
-  const isAnswer = typeof cause === 'object' && cause !== null && !(cause instanceof Error);
-  const { status, words } = (isAnswer ? cause : {}) as { status?: unknown; words?: unknown };
+  const isProviderResponse = typeof cause === 'object' && cause !== null && !(cause instanceof Error);
+  const { status, words } = (isProviderResponse ? cause : {}) as { status?: unknown; words?: unknown };
   return {
     code,
     attempts: headers['x-townhall-attempts'],

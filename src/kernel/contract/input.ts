@@ -36,7 +36,7 @@ function pickHeaders(request: ContractRequest, { headerNames }: ContractOperatio
   return headers;
 }
 
-// The coercion of Ajv also takes blanks for 0, and `0x10` and `1e3` for integers.
+// Checked before Ajv's coercion, which turns blanks into 0 and accepts `0x10` and `1e3` as integers.
 const integerPattern = /^-?\d+$/;
 
 function parseQuery(text: string, operation: ContractOperation): Record<string, unknown> {

@@ -1,7 +1,7 @@
 // Strict JSON: parses the bytes of a request body and rejects input that JSON.parse accepts and other
 // parsers read differently (duplicate members, a byte order mark, unbounded depth, numbers and
 // characters that do not survive a round trip), so that an accepted body has the same meaning for
-// every parser behind us.
+// every parser that reads it after this one.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../problem.ts';
 
@@ -9,7 +9,7 @@ import { Problem } from '../problem.ts';
 const maximumDepth = 64;
 // Objects, arrays, names and strings each cost the parser, the validator and the
 // serializer up to a microsecond; numbers and literals a tenth of it. 100,000 parts
-// suffice for 10,000 chat messages with typed parts, 500,000 values for the 300,000
+// are enough for 10,000 chat messages with typed parts, 500,000 values for the 300,000
 // tokens of an embeddings call. Both limits keep every step below 50 ms.
 const maximumParts = 100_000;
 const maximumValues = 500_000;
@@ -144,7 +144,8 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
           throw tooMany(`${maximumMembers} members in one object`);
         break;
       default: {
-        // e: in well-formed JSON only a number has it after a digit; `true` and `false` do not.
+        // An `e` after a digit begins an exponent, so the number may be infinite. The `e` of `true`
+        // and `false` follows a letter.
         const previousByte = bytes[offset - 1] ?? 0;
         if (previousByte >= 0x30 && previousByte <= 0x39) hasSuspects = true;
         continue;
@@ -221,7 +222,6 @@ function isSuspectEscape(bytes: Buffer, offset: number): boolean {
   );
 }
 
-// A list for the few members of usual bodies; a set for thousands.
 function refuseDuplicate(literal: string, names: Names): void {
   let name = literal.slice(1, -1);
   if (name.includes('\\')) {
@@ -248,6 +248,7 @@ function refuseDuplicate(literal: string, names: Names): void {
   else if (names.list.push(name) > 16) names.set = new Set(names.list);
 }
 
+/** The names of one object so far: a list for the few members of usual bodies, a set for thousands. */
 interface Names {
   list: string[];
   set: Set<string> | undefined;
@@ -288,7 +289,7 @@ function findUnsafe(value: unknown): UnsafeValue | undefined {
     return undefined;
   }
   for (const name of Object.keys(value)) {
-    // An own member of this name becomes the prototype of the object that it is assigned to.
+    // Code that copies this member by assignment would replace the prototype of its target.
     if (name === '__proto__')
       return { steps: [], message: 'has a member `__proto__`, which is not accepted' };
     if (!name.isWellFormed()) return { steps: [], message: 'has a name that holds half of a surrogate pair' };

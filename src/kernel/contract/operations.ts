@@ -21,7 +21,9 @@ export interface QueryParameter {
 /** One operation of the contract. */
 export interface ContractOperation {
   operationId: string;
-  /** The operation whose handler it has: its alias target, or itself. */
+  /**
+   * The id of the operation whose handler serves this one: the target of an alias, or the operation itself.
+   */
   handlerId: string;
   /** The HTTP method in lower case. */
   method: string;
@@ -138,8 +140,8 @@ function readOperation(
 }
 
 /**
- * RFC 9745 has seconds since 1970 after an `@`; RFC 8594 has an HTTP date. Throws
- * unless both days are declared.
+ * RFC 9745 writes `Deprecation` as an `@` and Unix seconds; RFC 8594 writes `Sunset` as an HTTP
+ * date. Throws unless both days are declared.
  */
 function deprecationHeaders(operation: OperationObject): { deprecation: string; sunset: string } {
   const [deprecatedSince, sunset] = [operation['x-deprecated-since'], operation['x-sunset']].map((day) =>

@@ -35,7 +35,7 @@ export function isCursorText(value: unknown): value is string {
   return typeof value === 'string' && value.length <= 256 && !/\p{Cc}|\p{Surrogate}/u.test(value);
 }
 
-/** The sort key of a list in order of time: a UTC time in the form of SQL or JSON, and an id. */
+/** The sort key of a list in order of time: a UTC time as SQL or JSON writes it, and an id. */
 export function isTimeAndId(value: unknown): value is [time: string, id: string] {
   if (!Array.isArray(value) || value.length !== 2) return false;
   const [timeText, id] = value as unknown[];
@@ -44,7 +44,7 @@ export function isTimeAndId(value: unknown): value is [time: string, id: string]
     /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?(?:Z|\+00)$/.exec(timeText) ?? [];
   if (day === undefined || day.startsWith('0000')) return false;
   const parsedTime = new Date(`${day}T${time}Z`);
-  // Date parses a day that does not exist as a later one.
+  // Date accepts a day that does not exist, such as February 30, and turns it into a later day.
   return !Number.isNaN(parsedTime.getTime()) && parsedTime.toISOString().startsWith(`${day}T${time}`);
 }
 

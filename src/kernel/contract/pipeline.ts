@@ -46,7 +46,10 @@ export function createPipeline<Identity extends CallerIdentity>(
   const { router } = options;
   const dialectOf = createDialectLookup(options.operations);
 
-  /** Throws a 400 for a path that cannot be decoded, with the error types of the operations around it. */
+  /**
+   * Throws a 400 for a path that cannot be decoded, in the error dialect of the operations that share its
+   * prefix.
+   */
   function matchRoute(request: ContractRequest): RouteMatch<ContractOperation> {
     try {
       return router.match(request.method.toLowerCase(), request.path);
@@ -95,7 +98,7 @@ async function identifyCaller<Identity extends CallerIdentity>(
   return identity;
 }
 
-/** `admit` counts every attempt, also with an unknown credential or a failed lookup. */
+/** Calls `admit` for every attempt, even if the credential is unknown or its lookup fails. */
 async function identify<Identity extends CallerIdentity>(
   options: PipelineOptions<Identity>,
   request: ContractRequest,
@@ -143,7 +146,7 @@ function handle<Identity extends CallerIdentity>(
   { identity, input }: { identity: Identity; input: OperationInput },
 ): Promise<AnyReply> {
   const handler = handlers.get(operationId);
-  if (!handler) throw new Error(`${operationId} has no handler, although the start requires one.`);
+  if (!handler) throw new Error(`${operationId} has no handler, although createContract requires one.`);
   const call = (remember: Remember) =>
     handler(new HandlerCall(request, input, { operationId, identity, remember }));
   const key = input.headers['idempotency-key'];
@@ -165,8 +168,8 @@ function handle<Identity extends CallerIdentity>(
 }
 
 /**
- * The AI SDK's gateway client names the model in a header; a key must not replay the answer of
- * another one.
+ * The AI SDK's gateway client names the model in a header, so the header is compared like the body: an
+ * Idempotency-Key must not replay the answer of another model.
  */
 function modelHeaders(headers: OperationInput['headers']): Record<string, unknown> | undefined {
   const entries = Object.entries(headers).filter(([name]) => /^ai-.*model-id$/.test(name));

@@ -1,5 +1,5 @@
 // The contract in its published form: serialized once, with an ETag, and with this
-// server's address in place of the example.
+// server's address instead of the example address.
 import { createHash } from 'node:crypto';
 import { includesTag } from '../etag.ts';
 

@@ -11,7 +11,7 @@ export interface ReplyValidator {
    * that the operation does not declare.
    */
   checkedReply(operation: ContractOperation, reply: AnyReply): AnyReply;
-  /** The first difference of a JSON body from the declared one; null when it matches. */
+  /** The first way in which a JSON body differs from the declared schema; null when it matches. */
   jsonMismatch(operation: ContractOperation, status: number, body: unknown): string | null;
 }
 
@@ -25,7 +25,7 @@ export function headerMismatch(
   headers: Record<string, string>,
 ): string | null {
   const response = declaredResponse(operation, status);
-  // A passed-through status has the headers of the declared ones.
+  // The document does not list the headers of a status that is only passed through.
   if (response === undefined && operation.passthrough) return null;
   const declaredNames = new Set(Object.keys(response?.headers ?? {}).map((name) => name.toLowerCase()));
   const undeclaredNames = Object.keys(headers).filter(
@@ -60,7 +60,7 @@ type ValueCheck = (
   value: unknown,
 ) => string | null;
 
-/** Compiles the schema of a content at its first check. */
+/** Compiles each schema when a value is first checked against it. */
 function createValueCheck(compile: (schema: JsonRecord) => CompiledSchema): ValueCheck {
   const schemas = new Map<string, CompiledSchema>();
   return (operation, { status, mediaType }, value) => {

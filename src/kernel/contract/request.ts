@@ -1,5 +1,5 @@
-// One request in the contract. The server creates it (http/request.ts); the pipeline
-// sets the operation and the identity.
+// One request as the contract's code sees it. The server creates it (http/request.ts); the
+// pipeline sets the operation and the identity.
 import type { ErrorDialect } from '../error-dialects.ts';
 import type { Log } from '../log.ts';
 import type { CallNote } from './operation.ts';
@@ -13,8 +13,8 @@ export interface ContractRequest {
   readonly query: string;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   /**
-   * The credential in `Authorization`; once the operation is known, also that of its declared key
-   * headers.
+   * The credential in `Authorization`. Once the operation is known, its declared key headers may hold
+   * the credential too.
    */
   credential: Credential;
   readonly requestId: string;
@@ -27,14 +27,14 @@ export interface ContractRequest {
   readBody(operation: ContractOperation): RequestBody | Promise<RequestBody>;
   /** Undefined until the route is matched. */
   operation: ContractOperation | undefined;
-  /** The dialect of its errors: that of its operation, or of the operations at its path. */
+  /** The dialect of its error responses: from its operation, or from the operations that share its path. */
   errorDialect: ErrorDialect | undefined;
   /**
    * Undefined until the operation is known; then the guest's identity until the credential is
    * checked.
    */
   identity: { kind: string } | undefined;
-  /** True from the call of the handler on; then every response is the operation's own. */
+  /** True once the handler is called; from then on every reply must be one that the operation declares. */
   isHandled: boolean;
   /** Headers of every response to the request; a reply's own headers take precedence. */
   responseHeaders: Record<string, string> | undefined;
@@ -49,7 +49,7 @@ export interface RequestBody {
 }
 
 /**
- * The credential of the request. Any other value than one well-formed token is
+ * The credential of the request. A value that is not exactly one well-formed token is
  * `malformed`. `keyHeader` names the header of a token outside of `Authorization`.
  */
 export type Credential =

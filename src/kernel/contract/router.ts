@@ -1,10 +1,10 @@
-// Matches method and path to an operation. A literal path of the contract includes all its
-// spellings and methods, so none of them matches a template such as `/v1/{service}/{action}`.
+// Matches method and path to an operation. A literal path of the contract claims all its spellings
+// and methods, so that none of them matches a template such as `/v1/{service}/{action}`.
 import { Problem } from '../problem.ts';
 
 /** A path of the contract with the operations on it. */
 export interface Route<Operation> {
-  /** The path in the form of the contract, such as `/v1/ai/models/{model_id}`. */
+  /** The path as the contract writes it, such as `/v1/ai/models/{model_id}`. */
   template: string;
   /** The operations by HTTP method in lower case. */
   operations: ReadonlyMap<string, Operation>;
@@ -90,8 +90,8 @@ function resolve<Operation>(
 }
 
 /**
- * Throws a 400 for an invalid name below a list, such as `%2e`, whose canonical path is that of the
- * list: the parameter's error is more specific than a 404.
+ * Throws a 400 for an invalid name below a list, such as `/v1/ai/models/%2e`, whose canonical path is
+ * that of the list: an error that names the parameter is more specific than a 404.
  */
 function refuseInvalidName<Operation>(
   templates: readonly Template<Operation>[],
@@ -155,11 +155,9 @@ function matchesSegments(
   { segments, route }: { segments: Segment[]; route: { spansSlashes?: string } },
   parts: string[],
 ): boolean {
-  if (
-    parts.length !== segments.length &&
-    (route.spansSlashes === undefined || parts.length < segments.length)
-  )
-    return false;
+  const hasMatchingLength =
+    route.spansSlashes === undefined ? parts.length === segments.length : parts.length >= segments.length;
+  if (!hasMatchingLength) return false;
   return segments.every(({ literal, suffix }, index) => {
     if (literal !== null) return literal === parts[index];
     // A parameter that spans slashes is the last segment, so its suffix ends the path.
@@ -187,9 +185,9 @@ function paramsOf<Operation>(template: Template<Operation>, parts: string[]): Re
   return params;
 }
 
-function decodeParameter(name: string, raw: string, spans: boolean): string {
+function decodeParameter(name: string, raw: string, spansSlashes: boolean): string {
   const value = raw.includes('%') ? decodeURIComponent(raw) : raw;
-  const pieces = spans ? value.split('/') : [value];
+  const pieces = spansSlashes ? value.split('/') : [value];
   const isUnsafe = pieces.some(
     (piece) => piece === '' || piece === '.' || piece === '..' || unsafeInSegment.test(piece),
   );
@@ -227,8 +225,8 @@ function refuseUndecodable(path: string): void {
 function toCanonicalPath(path: string): string {
   if (plainPath.test(path) && !path.includes('//') && !path.includes('/.')) return trimSlash(path);
   let text = path;
-  // Four rounds decode any nesting that a proxy could remove; each further one costs
-  // the sender 2 bytes per character.
+  // Four rounds decode any nested encoding that a proxy could remove; each further level
+  // costs the sender 2 bytes per character.
   for (let round = 0; round < 4 && text.includes('%'); round += 1) {
     const decodedText = text.replace(/(?:%[0-9a-f]{2})+/gi, (run) =>
       Buffer.from(run.replaceAll('%', ''), 'hex').toString('utf8'),

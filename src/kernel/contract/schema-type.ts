@@ -2,7 +2,9 @@
 // It covers `const`, `enum`, `type` with one name, `properties`, `required` and `items`; the type of
 // any other schema is `unknown`.
 
-/** The values of `Schema`. Write the schema in place or `as const`, so that its literals are known. */
+/**
+ * The values of `Schema`. Write the schema inline or `as const`; otherwise TypeScript widens its literals.
+ */
 export type InputOf<Schema> = Schema extends { const: infer Value }
   ? Value
   : Schema extends { enum: readonly (infer Value)[] }

@@ -1,5 +1,5 @@
-// JSON Schemas outside the contract: of plugin actions, services and settings files. A schema is
-// compiled once at the start, so that an invalid one prevents the start instead of failing a call.
+// JSON Schemas outside the contract, such as those of plugin actions, services and settings files. A schema
+// is compiled once at startup, so that an invalid schema stops the start instead of failing a call later.
 import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { describeErrors, pointerParts, type SchemaError } from './validation-errors.ts';
@@ -13,10 +13,10 @@ export type SchemaCheckResult = { ok: true } | { ok: false; details: ProblemDeta
 /** Checks a value without changing it. */
 export type SchemaCheck = (value: unknown) => SchemaCheckResult;
 
-// More errors do not help to correct a value.
+// Further errors would not help to correct a value.
 const maximumDetails = 16;
 
-/** Compiles a schema of draft 2020-12. Throws for an invalid one, with the reason in the message. */
+/** Compiles a schema of draft 2020-12. Throws an error with the reason if the schema is invalid. */
 export function compileSchema(schema: JsonSchema): SchemaCheck {
   const validate = compileValid(schema) ?? compileInvalid(schema);
   return (value) => {
@@ -35,10 +35,7 @@ export function isSchema(schema: JsonSchema): boolean {
   return metaValidator.validateSchema(schema) === true;
 }
 
-/**
- * Null for an invalid schema, or one with unresolvable references: `compileInvalid` throws the
- * reason.
- */
+/** Null if the schema is invalid or has unresolvable references. */
 function compileValid(schema: JsonSchema): ValidateFunction | null {
   try {
     if (!isSchema(schema)) return null;
@@ -48,6 +45,7 @@ function compileValid(schema: JsonSchema): ValidateFunction | null {
   }
 }
 
+/** Compiles an invalid schema with Ajv's own check of it, which throws the reason. */
 function compileInvalid(schema: JsonSchema): ValidateFunction {
   return compileAlone(schema, {});
 }
@@ -73,7 +71,7 @@ export interface ValidationError {
 }
 
 /**
- * Compiles the schema of a handwritten document: all errors are reported and not only the first.
+ * Compiles the schema of a handwritten document: the check reports all errors and not only the first.
  * Throws like `compileSchema`.
  */
 export function compileDocumentSchema(schema: JsonSchema): (value: unknown) => ValidationError[] {

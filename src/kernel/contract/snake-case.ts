@@ -1,5 +1,6 @@
-// The second spelling of members in the JSON form of Protocol Buffers: Google's APIs read `mime_type` where
-// their documents say `mimeType` (https://protobuf.dev/programming-guides/json), and some clients send it.
+// Accepts member names in snake case, the second spelling that Protocol Buffers allow in JSON: Google's APIs
+// accept `mime_type` for the documented `mimeType` (https://protobuf.dev/programming-guides/json), and some
+// clients send it.
 import { isRecord, type JsonRecord } from '../json-value.ts';
 import { type OpenApiDocument, resolveReference } from './document.ts';
 
@@ -9,7 +10,7 @@ interface ObjectSchema {
 }
 
 interface Shape {
-  /** Declared members by their name in snake case, where that is another one. */
+  /** Declared names by their spelling in snake case, where the two spellings differ. */
   names: ReadonlyMap<string, string>;
   members: ReadonlyMap<string, object>;
   items: object | undefined;
@@ -18,8 +19,8 @@ interface Shape {
 /**
  * Returns a function that renames members in snake case to those that the schema declares. Members
  * of objects that the schema leaves open, such as the arguments of a function, keep their names. It
- * changes the value that it gets: copies of all objects of a large body would block the process for
- * a second.
+ * copies only objects with a member to rename and changes the rest of the value in place: copying all
+ * objects of a large body would block the process for a second.
  */
 export function createSnakeCaseReader(
   document: OpenApiDocument,
@@ -56,16 +57,16 @@ export function createSnakeCaseReader(
   return (value) => read(value, schema);
 }
 
-/** The same object if it has no name to replace. */
+/** Returns the same object if no member has to be renamed. */
 function renameMembers(value: JsonRecord, names: Shape['names']): JsonRecord {
-  // With both spellings the validator refuses the one in snake case.
+  // If both spellings are present, the snake-case member keeps its name, and the validator rejects it.
   const declaredName = (name: string): string => {
     const declared = names.get(name);
     return declared === undefined || Object.hasOwn(value, declared) ? name : declared;
   };
   for (const name in value) {
     if (declaredName(name) === name) continue;
-    // `fromEntries` defines members, so `__proto__` of a body is one like any other.
+    // `fromEntries` defines members instead of assigning them, so `__proto__` stays an ordinary member.
     return Object.fromEntries(Object.entries(value).map(([key, member]) => [declaredName(key), member]));
   }
   return value;

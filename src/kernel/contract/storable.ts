@@ -2,13 +2,12 @@
 // size limit of stored JSON.
 import { invalidMember } from '../problem.ts';
 
-// A NUL, or half of a surrogate pair, in the form of JSON.stringify; an even number of backslashes
-// before it are escaped backslashes.
+// A NUL, or half of a surrogate pair, as JSON.stringify escapes it. An even number of backslashes before
+// the escape are themselves escaped backslashes.
 const unstorableText = /(?<!\\)(?:\\\\)*\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})/;
 
 /**
- * Throws 400, which names `param`, unless the value can be stored and has at most `maxBytes` as
- * JSON.
+ * Throws a 400 that names `param` unless the value can be stored and has at most `maxBytes` as JSON.
  */
 export function requireStorable(value: unknown, param: string, maxBytes = 16 * 1024): void {
   const text = JSON.stringify(value) ?? '';
@@ -17,12 +16,12 @@ export function requireStorable(value: unknown, param: string, maxBytes = 16 * 1
   if (unstorableText.test(text)) throw invalidMember(param, 'holds a NUL or half of a surrogate pair');
 }
 
-// PostgreSQL's error codes for a NUL: in a text, and in JSON.
+// PostgreSQL's error codes for a NUL in a string and in JSON.
 const nulCodes = new Set(['22021', '22P05']);
 
 /**
  * Replaces a database error about a NUL by a 400 that names the request's member with
- * the NUL. Input is not checked earlier, since most input of models is never stored.
+ * the NUL. Requests are not searched for NULs in advance, since most model input is never stored.
  */
 export function explainNulByte(error: unknown, query: unknown, body: unknown): unknown {
   if (!(error instanceof Error) || !('code' in error) || !nulCodes.has(String(error.code))) return error;

@@ -1,8 +1,8 @@
-// `minLength` and `maxLength` for the validator. Its own implementation always counts the characters of the
-// whole text; for most texts the number of UTF-16 units is enough, since a character has one or two of them.
+// Faster `minLength` and `maxLength` for Ajv, whose own keywords always count the characters of the whole
+// string. For most strings the number of UTF-16 units decides, since a character has one or two of them.
 import { _, type Ajv, type CodeKeywordDefinition, type KeywordCxt } from 'ajv';
 
-/** Replaces both keywords. */
+/** Replaces Ajv's `minLength` and `maxLength`. */
 export function useQuickLengths(ajv: Pick<Ajv, 'removeKeyword' | 'addKeyword'>): void {
   for (const keyword of ['maxLength', 'minLength'] as const) {
     ajv.removeKeyword(keyword);
@@ -17,7 +17,7 @@ function lengthKeyword(keyword: 'maxLength' | 'minLength'): CodeKeywordDefinitio
     keyword,
     type: 'string',
     schemaType: 'number',
-    // Reject a long text before its pattern runs.
+    // Reject a long string before its pattern runs.
     before: 'pattern',
     error: {
       message: ({ schemaCode }) => _`${`must NOT have ${words} than `} + ${schemaCode} + " characters"`,
@@ -30,13 +30,13 @@ function lengthKeyword(keyword: 'maxLength' | 'minLength'): CodeKeywordDefinitio
   };
 }
 
-/** Whether the text has no more characters than the limit. */
+/** Whether the string has at most `limit` characters. */
 export function hasAtMost(text: string, limit: number): boolean {
   if (text.length <= limit) return true;
   return text.length <= 2 * limit && countCharacters(text) <= limit;
 }
 
-/** Whether the text has no fewer characters than the limit. */
+/** Whether the string has at least `limit` characters. */
 export function hasAtLeast(text: string, limit: number): boolean {
   if (text.length < limit) return false;
   return text.length >= 2 * limit || countCharacters(text) >= limit;

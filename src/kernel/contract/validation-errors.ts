@@ -1,5 +1,5 @@
-// Converts the errors of a JSON Schema validator to one sentence for each invalid member, in the
-// caller's names. A value that matches none of several forms is explained by the closest form.
+// Converts the errors of a JSON Schema validator to one sentence for each invalid member, with the names
+// that the caller wrote. A value that matches none of several forms is explained by the closest form.
 import { isRecord } from '../json-value.ts';
 import { Problem, type ProblemDetail } from '../problem.ts';
 
@@ -80,12 +80,12 @@ export function describeErrors(errors: readonly SchemaError[]): { names: string[
 
 function explain(errors: readonly SchemaError[], tools: SchemaTools): Violation[] {
   const violations: Violation[] = [];
-  // Backwards: a validator reports the errors of the forms first and then that none of them matched.
+  // Read backwards: Ajv reports the errors of all forms first and only then that none of them matched.
   const remainingErrors = [...errors];
   for (let error = remainingErrors.pop(); error !== undefined; error = remainingErrors.pop()) {
     if (error.keyword === 'oneOf' || error.keyword === 'anyOf') {
       violations.unshift(...explainForms(error, tools));
-      // These are of all forms; `explainForms` has those of the closest one.
+      // Drop the errors of all forms: `explainForms` has explained the closest form already.
       while (isWithin(remainingErrors.at(-1), error.instancePath)) remainingErrors.pop();
     } else if (error.keyword !== 'if') {
       // Ajv reports `if` beside the errors of its `then` or `else`.
@@ -134,8 +134,8 @@ function explainTaggedForms(
     : [{ pointer: tagPointer, message: mustBeOneOf(forms.flatMap(valuesOf)) }];
 }
 
-// Assumes that the caller intended the form with the fewest errors. Where that is one error, the
-// others with one error can be meant as well.
+// Assumes that the caller intended the form with the fewest errors. If that form has a single error, every
+// other form with a single error is as likely.
 function explainNearest(forms: unknown[], data: unknown, pointer: string, tools: SchemaTools): Violation[] {
   const candidates = forms
     .map((form) => explain(tools.check(form, data), tools))
@@ -148,9 +148,9 @@ function explainNearest(forms: unknown[], data: unknown, pointer: string, tools:
 }
 
 /**
- * The only error of the nearest form, with the members that other forms lack or do not know. If each
- * form lacks one member, any of these would make the value valid. If each does not know one that
- * another knows, these members exclude each other.
+ * Adds the alternatives of the other forms to the only error of the nearest form. If each form lacks
+ * one member, adding any of these members would make the value valid. If each form rejects a member
+ * that another form accepts, these members exclude each other.
  */
 function withAlternatives(violation: Violation, candidates: readonly Violation[][]): Violation {
   const { pointer, kind } = violation;
@@ -166,16 +166,16 @@ function withAlternatives(violation: Violation, candidates: readonly Violation[]
   return { pointer, message: `is required, or ${names.join(' or ')} in its place` };
 }
 
-// How deep into the value the first error is; the validator finds no other in a large body. A missing
-// or unknown member counts half a step less than a present invalid one, since it is weaker evidence
+// How deep in the value the first error is; for a large body the validator reports only that one. A
+// missing or unknown member counts half a step less than an invalid value, since it is weaker evidence
 // for the intended form.
 function progressOf([first]: readonly Violation[]): number {
   if (first === undefined) return 0;
   return pointerParts(first.pointer).length + (first.kind === undefined ? 0.5 : 0);
 }
 
-// In `dependentSchemas` another member causes the rejection: `url` the one of `data` in
-// "#/dependentSchemas/url/properties/data/false schema".
+// With `dependentSchemas` the presence of one member forbids another: the schema path
+// "#/dependentSchemas/url/properties/data/false schema" means that `url` forbids `data`.
 function refusalOf(error: SchemaError): string {
   const [, name] =
     /\/dependentSchemas\/([^/]+)\/properties\/[^/]+\/false schema$/.exec(error.schemaPath ?? '') ?? [];
@@ -203,8 +203,8 @@ function discriminatorOf(parent: unknown, forms: unknown[], tools: SchemaTools):
   return names.find((name) => isTag(name, forms, tools)) ?? null;
 }
 
-// Each form lists values of the member. The same list in all forms belongs to a member that they share, and a
-// member that no form requires tells them apart only by chance.
+// A tag is a member whose allowed values each form lists. It does not tell the forms apart if all lists are
+// the same, and only by chance if no form requires it.
 function isTag(name: string, forms: unknown[], tools: SchemaTools): boolean {
   const lists = forms.map((form) => tagValues(tools.resolve(form), name, tools));
   const isListed = lists.every((values, index) => values.length > 0 || isOpen(tools)(forms[index]));
