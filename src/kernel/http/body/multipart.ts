@@ -2,7 +2,7 @@
 // limit on the number of parts, since each part costs more memory than its bytes.
 import { Problem } from '../../problem.ts';
 
-/** A file of a form in the form for handlers. */
+/** A file of a multipart form, as handlers receive it. */
 export interface UploadedFile {
   fileName: string;
   mediaType: string;
@@ -69,13 +69,11 @@ async function readMember(name: string, value: string | File): Promise<FormMembe
 
 function refuseManyParts(raw: Buffer, delimiter: string): void {
   let parts = 0;
-  for (
-    let offset = raw.indexOf(delimiter);
-    offset >= 0;
-    offset = raw.indexOf(delimiter, offset + delimiter.length)
-  ) {
+  let offset = raw.indexOf(delimiter);
+  while (offset >= 0) {
     parts += 1;
     if (parts > maximumParts) throw invalidProblem(`A form may have ${maximumParts} parts at most.`);
+    offset = raw.indexOf(delimiter, offset + delimiter.length);
   }
 }
 
