@@ -29,13 +29,13 @@ export function accessFields(
   return fields;
 }
 
-// The operation stands for its path, except where an alias gives it several.
+// The id of the operation identifies its path, except for an alias, whose line has the id of its target.
 function loggedPath({ operation, path }: HttpRequest): string | undefined {
   if (operation === undefined) return path.slice(0, 256);
   return operation.handlerId === operation.operationId ? undefined : operation.path;
 }
 
-// Flat members, because the log copies nested objects.
+// Flat members, because the log has to copy nested objects.
 function noteFields({ tokens, credits, upstreamMs, ttftMs, ...rest }: CallNote): Record<string, unknown> {
   return {
     ...rest,

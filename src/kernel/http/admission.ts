@@ -33,7 +33,9 @@ export interface AdmissionOptions {
   proxies?: Proxies;
   observer?: RequestObserver | undefined;
   nameIdentity?: NameIdentity;
-  /** The name under which the large bodies of an identity are counted together; by address without it. */
+  /**
+   * The key under which the large bodies of an identity are counted; without it they are counted by address.
+   */
   callerOf?: (identity: { kind: string }) => string | null;
 }
 
@@ -47,7 +49,7 @@ interface ServerState {
   drain: () => Drain;
 }
 
-/** The result throws the Problem with which a request is refused. */
+/** Returns the function that admits a request. It throws the Problem with which a request is refused. */
 export function createAdmission(
   { log, clock, proxies, guard, observer, nameIdentity, callerOf }: AdmissionOptions,
   { limits, budget, requestMs, requests, connections, drain }: ServerState,
@@ -65,7 +67,7 @@ export function createAdmission(
     drain().responseEnded();
   }
 
-  /** Registers the request first, so that a rejection below is rendered, logged and counted too. */
+  // Registers the request before the checks, so that a rejection is rendered, logged and counted too.
   return (message: AdmittedMessage, response: ServerResponse): HttpRequest => {
     connections.markUsed(message.socket);
     const request = new HttpRequest(message, response, {

@@ -17,21 +17,21 @@ export interface CloseOptions {
    */
   noticeMs?: number;
   /**
-   * After that, the time during which requests over open connections are still answered, with
-   * `Connection: close`. None by default. A successor on the same address accepts new connections
-   * meanwhile. A kept-alive connection whose response ends later gets another 0.4 seconds.
+   * Time after `noticeMs` during which requests on open connections are still answered, with
+   * `Connection: close`, while another server at the same address accepts new connections. None by
+   * default. During this time a kept-alive connection stays open for up to 0.4 seconds after a response.
    */
   lingerMs?: number;
 }
 
 export interface Drain {
-  /** From the start of `close` on: every response closes its connection. */
+  /** True once `close` has been called: from then on every response closes its connection. */
   isClosing(): boolean;
   /** Throws a 503 for a request that arrives after the drain. */
   refuseLate(): void;
-  /** The server calls it when a response has ended or its client has disconnected. */
+  /** Must be called when a response has ended or its client has disconnected. */
   responseEnded(): void;
-  /** Resolves when the last connection is closed; a second call waits for the same end. */
+  /** Resolves when the last connection is closed; a second call waits for the first. */
   close(options?: CloseOptions): Promise<void>;
 }
 
@@ -80,7 +80,8 @@ export function createDrain(options: DrainOptions): Drain {
     const destroyTimer = setTimeout(() => http.closeAllConnections(), drainMs + abortGraceMs);
     if (lingerMs > 0) {
       await settlesWithin(connectionsEnd, { ms: Math.min(lingerMs, drainMs) });
-      // After a suspension of the process its timers run before its sockets are read.
+      // If the process was suspended, its timers run before its sockets are read: first let the requests
+      // in that have arrived meanwhile.
       await nextTurn();
     } else {
       refuseRequests();
@@ -88,7 +89,7 @@ export function createDrain(options: DrainOptions): Drain {
     for (const socket of unusedSockets) socket.destroy();
     idleConnections.close();
     await connectionsEnd;
-    // Only http's check of deadlines still runs; this stops it.
+    // All listeners are closed already; this stops Node's interval that checks deadlines.
     http.close();
     clearTimeout(abortTimer);
     clearTimeout(destroyTimer);
@@ -108,15 +109,15 @@ export function createDrain(options: DrainOptions): Drain {
 
 /** Resolves when the last connection of every listener is closed. */
 function stopListening(listeners: readonly NetServer[]): Promise<unknown> {
-  // http's own close would cut idle connections although their next request may be on the way.
+  // The http server's own `close` would also close idle connections whose next request may be on the way.
   const stop = (listener: NetServer) =>
     new Promise<void>((resolve) => NetServer.prototype.close.call(listener, () => resolve()));
   return Promise.all(listeners.map(stop));
 }
 
 /**
- * Closes kept-alive connections without a request, but none within the grace period after a response:
- * its headers may have said that the connection stays open, so its client may be sending the next one.
+ * Closes kept-alive connections without a request, but none within the grace period after a response. Its
+ * headers may have promised to keep the connection open, so the client may already be sending a request.
  */
 function createIdleConnections(http: HttpServer) {
   let mayClose = false;
@@ -149,7 +150,7 @@ function createIdleConnections(http: HttpServer) {
   };
 }
 
-/** The reason of calls that the end of a drain aborts. */
+/** The reason with which calls are aborted at the end of a drain. */
 export function drainingProblem(): Problem {
   return new Problem('unavailable', 'draining', 'The server is stopping; try again in a moment.', {
     headers: { 'retry-after': '1' },

@@ -1,4 +1,5 @@
-// Binds an address and releases it again, so that a start fails before it opens its data.
+// Checks that an address is free by binding it for a moment, so that a server fails to start before it
+// opens its data.
 import { createServer } from 'node:net';
 
 /** Throws the error of `listen` when the address is not available. */

@@ -53,8 +53,8 @@ function isOwnHost(host: string, localPort: number | undefined): boolean {
   return loopbackNames.some((name) => host === `${name}:${localPort}` || (localPort === 80 && host === name));
 }
 
-// Programs send no such header. Node joins a repeated header with a comma, and the
-// result matches no allowed value.
+// Only browsers send `Sec-Fetch-Site`. Node joins the values of a repeated header with a
+// comma, and the result matches no allowed value.
 function isAllowedSite(site: string | string[] | undefined, allowedSites: readonly string[]): boolean {
   return site === undefined || (typeof site === 'string' && allowedSites.includes(site.toLowerCase()));
 }

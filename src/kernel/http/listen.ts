@@ -2,8 +2,8 @@
 import type { AddressInfo, Server as NetServer } from 'node:net';
 
 /**
- * A listen address: host and port, a Unix socket, or an inherited listening socket. The last two
- * include the url for callers.
+ * A listen address: host and port, a Unix socket, or an inherited listening socket. For the last two
+ * the caller supplies the url under which clients reach the server.
  */
 export type ListenAddress =
   | { host: string; port: number }

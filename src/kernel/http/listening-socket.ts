@@ -1,6 +1,6 @@
-// A listening socket that this process owns without accepting from it. Its children accept, even
-// two at a time; while none does, connections wait in the kernel's queue. So no connection is
-// refused between two versions.
+// A listening socket that this process owns but does not accept from. Its child processes accept
+// connections, even two of them at a time; while none does, connections wait in the kernel's queue. So
+// no connection is refused while one version replaces another.
 import net from 'node:net';
 import util from 'node:util';
 import { callableUrl } from './listen.ts';
@@ -15,7 +15,7 @@ export interface ListeningSocket {
 
 /**
  * The handle by which Node's cluster module shares sockets. It is not in the public types; a public
- * net.Server would accept here.
+ * net.Server would accept connections in this process.
  */
 interface Handle {
   readonly fd: number;
@@ -31,8 +31,8 @@ type MakeHandle = (
 ) => Handle | number;
 
 /**
- * Binds the address; the first child that listens opens it to callers. Throws when the address is
- * not available.
+ * Binds the address; clients can connect once a child process listens. Throws when the address is not
+ * available.
  */
 export function openListeningSocket(host: string, port: number): ListeningSocket {
   const makeHandle = (net as unknown as { _createServerHandle?: MakeHandle })._createServerHandle;
@@ -47,7 +47,7 @@ export function openListeningSocket(host: string, port: number): ListeningSocket
   if (typeof handle === 'number')
     throw new Error(`The address ${host}:${port} is not available: ${describeError(handle)}.`);
   const bound: { port?: number } = {};
-  // A port in use is reported here, not by the bind.
+  // Node reports a port in use only here, not when it binds.
   const failure = handle.getsockname(bound);
   if (failure !== 0) {
     handle.close();

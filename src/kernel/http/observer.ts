@@ -1,5 +1,5 @@
-// The interface for metrics and traces of a request. The server calls the observer;
-// code far below the handler finds the request in its scope.
+// The interface for metrics and traces of a request. The server calls the observer; code that
+// a handler calls, however deep, finds the request in the current scope.
 import type { CallNote } from '../contract/operation.ts';
 import type { HttpRequest } from './request.ts';
 
@@ -30,11 +30,11 @@ export interface RequestObserver {
 /** The request as seen by code below the handler. */
 export interface RequestScope {
   readonly requestId: string;
-  /** The operation of the handler; the paths of an alias have that of their target. */
+  /** The operation of the handler; for an alias, its target. */
   readonly operationId: string | undefined;
   readonly startedMs: number;
   note(fields: CallNote): void;
-  /** Calls back when the whole response is sent or the client has disconnected. */
+  /** Calls the listener when the whole response is sent or the client has disconnected. */
   onEnd(listener: (end: RequestEnd) => void): void;
 }
 

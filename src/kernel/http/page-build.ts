@@ -41,7 +41,7 @@ export function createPageBuild({ directory, build }: PageFolder, log: Log) {
     if (state === 'built' || build === undefined) return true;
     if (state === 'failed') {
       state = 'absent';
-      throw notReady('The documentation could not be built; "npm run docs" in the checkout says why.');
+      throw notReady('The documentation could not be built; run "npm run docs" in the checkout to see why.');
     }
     if (state === 'absent') void runBuild(build);
     if (!acceptsHtml(request.headers.accept)) throw notReady('The documentation is being built.');

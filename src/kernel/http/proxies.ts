@@ -12,8 +12,8 @@ export interface Proxies {
 }
 
 /**
- * Parses addresses and networks such as `10.0.0.0/8`. Throws for any other text,
- * with a message that names it.
+ * Parses addresses and networks such as `10.0.0.0/8`. Throws an error that names the entry for any
+ * other text.
  */
 export function trustProxies(list: readonly string[]): Proxies {
   const trustedAddresses = new BlockList();

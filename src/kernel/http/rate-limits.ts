@@ -1,5 +1,5 @@
-// Limits on one caller: token buckets by identity, and a limit on connections by
-// address. Memory is bounded; a caller whose bucket is evicted starts with a full one.
+// Limits per caller: token buckets by identity, and a limit on connections by address.
+// Memory is bounded; a caller whose bucket is evicted starts with a full bucket.
 import { isLoopbackAddress, networkOf } from './address.ts';
 import { createLruCache } from '../cache.ts';
 import type { Clock } from '../clock.ts';

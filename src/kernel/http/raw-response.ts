@@ -12,9 +12,9 @@ const parseErrors: Readonly<Record<string, string>> = {
 
 /** Responds to bytes that Node could not parse. */
 export function refuseUnparsed(socket: Socket, error: NodeJS.ErrnoException, surface: Surface): void {
-  // Node stores the response in progress here; a second one must not follow it.
-  const { _httpMessage: current } = socket as { _httpMessage?: { headersSent: boolean } | null };
-  if (!socket.writable || current?.headersSent === true || error.code === 'ECONNRESET') {
+  // Node stores the response in progress here; a second response must not follow it.
+  const { _httpMessage: response } = socket as { _httpMessage?: { headersSent: boolean } | null };
+  if (!socket.writable || response?.headersSent === true || error.code === 'ECONNRESET') {
     socket.destroy();
     return;
   }

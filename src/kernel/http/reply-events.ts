@@ -1,4 +1,4 @@
-// The events of a streamed reply as values, whether its handler returned values or the bytes of a provider.
+// Reads the events of a streamed reply as values, whether its handler returned values or a provider's bytes.
 import type { SseEvent } from '../contract/operation.ts';
 import { isRecord, type JsonRecord, parseJsonOrUndefined } from '../json-value.ts';
 
@@ -33,7 +33,7 @@ export async function* readFrames(content: Uint8Array | AsyncIterable<Uint8Array
   if (unfinishedFrame !== '') yield unfinishedFrame;
 }
 
-/** The frames of a text, each with its blank line; the last one may be a part of a frame. */
+/** The frames in the text, each with its blank line; the last frame may be incomplete. */
 export function splitFrames(text: string): string[] {
   return text.split(/(?<=\n\r?\n)/);
 }

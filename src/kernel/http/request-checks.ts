@@ -43,7 +43,7 @@ export function refuseAmbiguous(request: IncomingMessage, limits: RequestLimits)
   if (rawHeaders.length > 2 * limits.maxHeaders)
     throw malformedProblem(`The request may have ${limits.maxHeaders} headers at most.`);
   if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
-    throw malformedProblem('The expectation cannot be met.');
+    throw malformedProblem('The header `Expect` may only have the value 100-continue.');
   if (rawHeaders.length > 2 * Object.keys(headers).length) refuseRepeatedHeaders(rawHeaders);
 }
 

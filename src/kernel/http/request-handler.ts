@@ -1,5 +1,5 @@
-// What a server does with each request: it admits it, serves a page or passes it to the contract, and
-// renders every error in one place. The only file that uses express.
+// What a server does with each request: it admits the request, serves a page or passes the request to the
+// contract, and renders every error in one place. The only file that uses express.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
 import type { Log } from '../log.ts';
@@ -83,7 +83,7 @@ function createFilePages(
 ) {
   const router = express.Router();
   for (const { prefix, directory } of pages) router.use(prefix, serveAssets(directory));
-  // Paths below the pages without a file: the contract rejects them.
+  // A path below the pages that has no file: the contract rejects it.
   router.use(((message) => dispatch(admittedRequest(message) as HttpRequest)) satisfies RequestHandler);
   // Express recognises an error handler by its four parameters.
   router.use(((error: unknown, message, response, _next) =>
@@ -93,7 +93,8 @@ function createFilePages(
     const { message, response } = request;
     for (const [name, value] of Object.entries({ ...responder.commonHeaders(request), ...pageHeaders }))
       response.setHeader(name, value);
-    // Every request ends within the chain; the types of Express describe requests of an application.
+    // The handlers above answer every request, so the last callback should never run. The casts are needed
+    // because Express's types describe the requests of an application.
     router(message as Request, response as Response, () => response.destroy());
   };
 }

@@ -19,11 +19,11 @@ export interface HttpRequestOptions {
   requestId: string;
   log: Log;
   nowMs: number;
-  /** The client's address, behind trusted proxies. */
+  /** The client's address, even if the request came through a trusted proxy. */
   remoteAddress: string;
   limits: BodyLimits;
   budget: BodyBudget;
-  /** The name under which the bodies of an identity are counted; null counts by address. */
+  /** The key under which the large bodies of an identity are counted; null counts them by address. */
   callerOf?: ((identity: { kind: string }) => string | null) | undefined;
 }
 
@@ -35,7 +35,7 @@ export interface RequestTrace {
 
 const traceparentShape = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}/;
 
-/** A class, because one is created for every request and methods on the prototype are not. */
+/** A class, so that methods are not created anew for every request. */
 export class HttpRequest implements ContractRequest {
   readonly message: IncomingMessage;
   readonly response: ServerResponse;
@@ -54,7 +54,7 @@ export class HttpRequest implements ContractRequest {
   responseHeaders: Record<string, string> | undefined = undefined;
   /** The client closed the connection before the response was complete. */
   isClientGone = false;
-  /** The client sends its body after a `100 Continue`. */
+  /** The client waits for `100 Continue` before it sends its body. */
   awaitsContinue: boolean;
   isStream = false;
   /** Our span of the request; without it the log lines carry the caller's trace. */
@@ -67,8 +67,7 @@ export class HttpRequest implements ContractRequest {
   timings: Map<string, number> | undefined = undefined;
   readonly #bytesBefore: number;
   readonly #options: HttpRequestOptions;
-  // The abort controller is created on first use: most requests use neither the signal nor a log
-  // line.
+  // The abort controller and the log are created when they are first used: most requests need neither.
   #controller: AbortController | undefined = undefined;
   #log: Log | undefined = undefined;
   #isAborted = false;
@@ -111,7 +110,7 @@ export class HttpRequest implements ContractRequest {
     return this.#controller.signal;
   }
 
-  /** Aborts `signal`; a producer of the response that it stops throws the reason. */
+  /** Aborts `signal` with the reason. The client receives a reason that is a Problem as its error. */
   abort(reason?: unknown): void {
     if (this.#isAborted) return;
     this.#isAborted = true;
@@ -144,13 +143,13 @@ export class HttpRequest implements ContractRequest {
     return [...[...this.timings].map(([name, ms]) => `${name};dur=${ms.toFixed(1)}`), app].join(', ');
   }
 
-  /** Length of the response, head included, as far as it is written to the socket. */
+  /** Bytes of the response, head included, that are written to the socket so far. */
   get bytesOut(): number {
     return this.message.socket.bytesWritten - this.#bytesBefore;
   }
 
   readBody(operation: ContractOperation): RequestBody | Promise<RequestBody> {
-    // The 100 is sent only once the request is authorized.
+    // The body is read, and thus `100 Continue` sent, only once the request is authorized.
     if (this.awaitsContinue) this.response.writeContinue();
     this.awaitsContinue = false;
     const body = receiveBody(this.message, operation, this.#options.limits, (bytes) =>
@@ -164,7 +163,7 @@ export class HttpRequest implements ContractRequest {
   // Large bodies count until the response is over, as their values are in use until then.
   #countLarge(bytes: number): void {
     const { budget, callerOf } = this.#options;
-    // The response has closed with its connection, so no later event would return the bytes.
+    // A closed response emits no further `close`, so nothing would return the bytes to the budget.
     if (this.response.closed) return;
     const caller = (this.identity && callerOf?.(this.identity)) ?? this.remoteAddress;
     budget.take(caller, bytes);

@@ -1,5 +1,5 @@
-// Writes responses: JSON, events, bytes and errors. A request gets one status, and
-// no second one after the first byte of a stream.
+// Writes responses: JSON, events, bytes and errors. A request gets exactly one status, even if its
+// stream fails after the first byte.
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Clock } from '../clock.ts';
@@ -28,7 +28,7 @@ export interface Responder {
   /** Resolves when a stream has ended; other replies are written at once. */
   reply(request: HttpRequest, reply: AnyReply): void | Promise<void>;
   problem(request: HttpRequest, error: unknown): void;
-  /** The headers that file pages have too. */
+  /** The headers of every response, including file pages. */
   commonHeaders(request: HttpRequest): Record<string, string>;
 }
 
@@ -185,7 +185,7 @@ function writeWhole(head: HeadWriter, request: HttpRequest, reply: AnyReply): vo
   }
 }
 
-// Above this size Node no longer writes a string from its own stack.
+// Node writes a string of up to 16 KiB, head included, from a buffer on its stack.
 const oneWriteBytes = 12 * 1024;
 
 /**
@@ -201,7 +201,7 @@ function endWithBytes(response: ServerResponse, bytes: Uint8Array): void {
 function writeJson(head: HeadWriter, request: HttpRequest, reply: ReplyHead, body: unknown): void {
   const json = JSON.stringify(body);
   if (json === undefined) throw new Error('A reply has a body that is not JSON.');
-  // Without the newline a terminal shows its prompt behind the answer
+  // Without the newline a terminal would show its prompt on the last line of the answer
   // (docs/decisions/2026-11-23-front-page.md).
   const text = `${json}\n`;
   head.write(request, reply, {
@@ -218,8 +218,8 @@ function errorBody(request: HttpRequest, problem: Problem, surface: Surface): ob
 }
 
 /**
- * A producer that a drain or a revocation stopped may throw any error; the client
- * receives the reason of the stop.
+ * A producer that was stopped by a drain or a revocation may throw any error; the client
+ * receives the reason why it was stopped.
  */
 function problemOf({ abortReason }: HttpRequest, error: unknown): Problem {
   return asProblem(abortReason instanceof Problem ? abortReason : error);
@@ -246,7 +246,7 @@ function noteOutcome(request: HttpRequest, outcome: StreamOutcome): void {
   if (outcome === 'stalled') request.log.warn({}, 'a client that accepted no bytes was disconnected');
 }
 
-/** The same chunks, after the first one was read. */
+/** Waits for the first chunk, and returns a source with all chunks. */
 async function readFirstChunk(source: AsyncIterable<Uint8Array>): Promise<AsyncIterable<Uint8Array>> {
   const iterator = source[Symbol.asyncIterator]();
   let firstResult: IteratorResult<Uint8Array> | undefined = await iterator.next();
@@ -266,11 +266,12 @@ async function readFirstChunk(source: AsyncIterable<Uint8Array>): Promise<AsyncI
 const lingerMs = 1_000;
 
 /**
- * Closes the sending half, reads nothing more, and destroys the connection a moment later. After a close
- * while the client still sends, the operating system responds with a reset, which can overtake the response.
+ * Closes the sending half, reads nothing more, and destroys the connection a second later. If the connection
+ * were closed while the client still sends, the operating system would answer with a reset, which can
+ * overtake the response.
  */
 function lingerAfterResponse({ message, response }: HttpRequest): void {
-  // Once reading has begun, Node no longer drains the body by itself.
+  // Begin to read, then pause: Node drains the rest of a body only if nothing has begun to read it.
   message.read(0);
   message.pause();
   const socket = response.socket as (Socket & { destroySoon: () => void }) | null;

@@ -6,7 +6,7 @@ import type { HttpRequest } from './request.ts';
 export interface CorsRules {
   /** Exact origins, for every path. */
   origins: ReadonlySet<string>;
-  /** Further origins for some paths alone. */
+  /** Further origins that are allowed only for some paths. */
   scoped?: { paths: ReadonlySet<string>; allows(origin: string): boolean } | undefined;
 }
 

@@ -42,7 +42,7 @@ export interface ServerTimeouts {
   /** Interval of the check for the two deadlines above. */
   checkEveryMs: number;
   heartbeatMs: number;
-  /** A reader of a stream that accepts no bytes for this long is disconnected. */
+  /** A client that accepts no bytes of a stream for this long is disconnected. */
   stalledMs: number;
   /**
    * Time between the abort of running requests at the end of a drain and the
@@ -111,7 +111,7 @@ export interface ServerOptions extends AdmissionOptions {
   cors?: { origins: readonly string[]; scoped?: CorsRules['scoped'] };
   /** The agent's errors also have `success: false`. */
   surface: Surface;
-  /** Paths that also take WebSockets. */
+  /** Paths that also accept WebSockets. */
   sockets?: readonly SocketRoute[];
 }
 
@@ -132,8 +132,8 @@ export interface Server {
    */
   listen(address: ListenAddress): Promise<{ url: string; port: number }>;
   /**
-   * Accepts no more connections, then no more requests, waits `drainMs` for the running ones, then
-   * aborts them. Resolves when the last connection is closed; a second call waits for the same end.
+   * Accepts no more connections, then no more requests, waits `drainMs` for the running requests, then
+   * aborts them. Resolves when the last connection is closed; a second call waits for the first.
    */
   close(options?: CloseOptions): Promise<void>;
   /** Requests whose response is not complete. */
@@ -322,7 +322,7 @@ function runningHttpRequest(request: HttpRequest): RunningRequest[] {
   return [{ token: request.credential.token, end: (reason) => endEarly(request, reason) }];
 }
 
-// Time to write the error of a stream; a revocation promises the end within five seconds.
+// Time to write the last error of a stream. A revoked token must end its requests within five seconds.
 const lastEventMs = 2_000;
 
 function endEarly(request: HttpRequest, reason: Problem): void {
@@ -332,7 +332,7 @@ function endEarly(request: HttpRequest, reason: Problem): void {
   request.response.once('close', () => clearTimeout(timer));
 }
 
-// CONNECT brings a raw socket and requests a tunnel.
+// Node answers CONNECT with a raw socket, which the client wants to use as a tunnel.
 function noTunnel(): Problem {
   return new Problem('method_not_allowed', 'method_not_allowed', 'This server supports no tunnels.', {
     headers: { allow: 'GET, HEAD, POST, OPTIONS' },

@@ -1,6 +1,6 @@
-// One rate limit for all replicas on one PostgreSQL. The buckets are rows; a replica takes shares of
-// 2% out of them and spends those without a query. While the database is unavailable each replica
-// counts alone.
+// One rate limit for all replicas that share a PostgreSQL server. The buckets are rows; a replica takes
+// 2% of a bucket at a time and spends this share without a query. While the database is unavailable
+// each replica counts alone.
 import { createLruCache } from '../cache.ts';
 import type { Clock } from '../clock.ts';
 import type { Database } from '../data/database.ts';
@@ -69,7 +69,7 @@ export function createSharedRateLimiter(options: SharedRateLimiterOptions): Rate
       }
       return takeFromShare(share, policy.perMinute, clock.monotonicMs());
     } catch (error) {
-      log.debug({ err: error }, 'the shared rate limit cannot be reached');
+      log.debug({ err: error }, 'the shared rate limit is unavailable; counting in this process');
       return await localLimiter.take(key, policy);
     } finally {
       buckets.deleteOld();
@@ -139,7 +139,8 @@ function createBuckets({ database: { sql }, schema, clock, log }: SharedRateLimi
     },
 
     /**
-     * At most every five minutes. After two minutes without use a bucket is full, and so is an absent one.
+     * Deletes unused buckets, at most every five minutes. After two minutes without use a bucket is full, and
+     * an absent bucket counts as full.
      */
     deleteOld(): void {
       if (clock.monotonicMs() - lastCleanupMs < cleanupEveryMs) return;

@@ -25,7 +25,7 @@ export interface SocketRequestOptions {
   log: Log;
   clock: Pick<Clock, 'monotonicMs'>;
   budget: BodyBudget;
-  /** The client's address, behind trusted proxies. */
+  /** The client's address, even if the socket was opened through a trusted proxy. */
   addressOf(message: IncomingMessage): string;
   callerOf(identity: { kind: string }): string | null;
   observer?: RequestObserver | undefined;
@@ -66,7 +66,7 @@ export class SocketRequest implements ContractRequest {
     const { url = '' } = message;
     const queryStart = url.indexOf('?');
     this.query = queryStart < 0 ? '' : url.slice(queryStart + 1);
-    // An idempotency key of the handshake must not replay one call for all messages.
+    // Drop an idempotency key of the handshake: it would replay the first call for every message.
     const { 'idempotency-key': _key, ...headers } = message.headers;
     this.headers = { ...headers, 'content-type': 'application/json' };
     this.credential = parseCredential(headers.authorization);
@@ -95,7 +95,7 @@ export class SocketRequest implements ContractRequest {
     this.#controller.abort(reason);
   }
 
-  /** Messages have no header for timings. */
+  /** Does nothing: a message has no header for timings. */
   timing(): void {}
 
   note(fields: CallNote): void {
@@ -137,7 +137,7 @@ export class SocketRequest implements ContractRequest {
         ...(this.isClientGone ? { clientGone: true } : {}),
         ...(credits === undefined ? {} : { credits: Number(credits) }),
       },
-      'call of a socket',
+      'socket call',
     );
   }
 }

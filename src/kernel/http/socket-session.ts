@@ -1,5 +1,5 @@
-// One WebSocket: its messages, which are calls that run one after the other, its idle time and its
-// end.
+// One WebSocket. It runs its messages as calls, one after the other, and closes when it is idle, too old
+// or when the server stops.
 import type { IncomingMessage } from 'node:http';
 import { WebSocket } from 'ws';
 import type { Contract } from '../contract/contract.ts';
@@ -13,17 +13,17 @@ import { SocketRequest, type SocketRequestOptions } from './socket-request.ts';
 /** How the messages of one socket become calls. It may keep state; one call runs at a time. */
 export interface SocketConversation {
   /**
-   * The body of the call for a message, the answer where no call is needed, or undefined for a message
-   * without an answer. Throws a Problem.
+   * Returns the body of the call for a message, the events of the answer if no call is needed, or
+   * undefined for a message that gets no answer. Throws a Problem for an invalid message.
    */
   read(message: JsonRecord): { body: JsonRecord } | { events: readonly JsonRecord[] } | undefined;
-  /** Each event of a call, and the error of a message that was refused, before it is sent. */
+  /** Called with each event of a call, and with the error of a refused message, before the event is sent. */
   observe(event: JsonRecord): void;
   close(): void;
 }
 
 export interface SocketRoute {
-  /** Each with a POST operation that streams. */
+  /** The paths of the socket; each has a POST operation that streams. */
   paths: readonly string[];
   /** Maximum size of one message. */
   maxMessageBytes: number;
@@ -36,7 +36,7 @@ export interface SocketLimits {
   /** Messages that wait while a call runs, and their bytes. */
   queueLength: number;
   queueBytes: number;
-  /** A socket without a call and without a message is closed. */
+  /** A socket that runs no call and receives no message for this long is closed. */
   idleMs: number;
   /** The age at which a socket is closed, once no call runs. */
   ageMs: number;
@@ -46,7 +46,7 @@ export interface SocketLimits {
   stallMs: number;
 }
 
-/** What every call of a socket needs. */
+/** The options that every call of a socket needs. */
 export interface SocketCallOptions extends Omit<SocketRequestOptions, 'message' | 'path'> {
   contract: Contract;
 }
@@ -170,7 +170,7 @@ export class SocketSession {
     const request = new SocketRequest(this.#options);
     try {
       const { value } = await parseBody(bytes);
-      if (!isRecord(value)) throw notAMessage();
+      if (!isRecord(value)) throw invalidMessage();
       streamId = value['stream_id'];
       const result = this.#conversation.read(value);
       if (result === undefined) return;
@@ -184,7 +184,7 @@ export class SocketSession {
       if (!this.#isOpen) return;
       const problem = asProblem(request.abortReason instanceof Problem ? request.abortReason : error);
       if (problem.kind === 'internal')
-        request.log.error({ err: problem.cause ?? problem }, 'a call of a socket failed');
+        request.log.error({ err: problem.cause ?? problem }, 'a socket call failed');
       const event = errorEvent(problem, request.requestId);
       this.#conversation.observe(event);
       await this.#send(withStreamId(event, streamId));
@@ -232,19 +232,21 @@ export class SocketSession {
   }
 }
 
-// Bytes in the socket's buffer from which on the next event waits for the client.
+// With this many bytes in the socket's buffer, the next event waits for the client.
 const maxBufferedBytes = 256 * 1024;
 
 function withStreamId(event: JsonRecord, streamId: unknown): JsonRecord {
   return typeof streamId === 'string' ? { ...event, stream_id: streamId.slice(0, 256) } : event;
 }
 
-/** Codex ignores an error without a status and waits for the end of the call. */
+/** Adds a status to an error event: Codex ignores an error without one and keeps waiting for the call. */
 function withStatus(event: JsonRecord): JsonRecord {
   return event['type'] === 'error' ? { status: 502, ...event } : event;
 }
 
-/** The form that OpenAI's clients and Codex read: with the status that the same call has over HTTP. */
+/**
+ * The error event that OpenAI's clients and Codex read, with the status that the call would have over HTTP.
+ */
 function errorEvent(problem: Problem, requestId: string): JsonRecord {
   const { error } = renderProblem(problem, requestId);
   return {
@@ -255,7 +257,7 @@ function errorEvent(problem: Problem, requestId: string): JsonRecord {
   };
 }
 
-function notAMessage(): Problem {
+function invalidMessage(): Problem {
   return new Problem('bad_request', 'invalid_request', 'A message must be a JSON object with a `type`.', {
     param: 'type',
   });

@@ -136,7 +136,7 @@ function serializeFrame(event: SseEvent<unknown>): string {
   if (event.event !== undefined) lines.push(`event: ${fieldValue(event.event)}\n`);
   const data = JSON.stringify(event.data);
   if (data === undefined) throw new Error('An event without data cannot be written.');
-  // JSON contains no raw line break, so one data line always suffices.
+  // JSON contains no raw line break, so one data line is always enough.
   lines.push(`data: ${data}\n\n`);
   return lines.join('');
 }
@@ -156,7 +156,7 @@ class ResponseWriter {
   readonly #stallMs: number;
   #isClosed: boolean;
   #isStalled = false;
-  /** Within a frame, or while the client is slow. */
+  /** True while a frame is partly written, or while the client is slow. */
   #isBusy = false;
   // A single slot instead of Promise.race, which would leave a reaction on the
   // long-lived promise for every event.

@@ -1,6 +1,6 @@
 // WebSockets on paths of the contract. Each message of a client is a call of the path's POST
-// operation: it passes the contract as a request does, and its events are the messages back. This
-// file accepts the sockets; socket-session.ts serves one of them. No other file uses ws.
+// operation: it goes through the contract like a request, and the events of its reply are sent back as
+// messages. This file accepts the sockets; socket-session.ts serves one socket. No other file uses ws.
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -45,7 +45,7 @@ export interface WebSockets {
   upgrade(message: IncomingMessage, socket: Duplex, head: Buffer): void;
   /** The running calls. */
   requests: ReadonlySet<SocketRequest>;
-  /** Closes idle sockets at once and the others after their call, or after `drainMs` with an abort. */
+  /** Closes idle sockets at once and busy sockets after their call. Aborts calls that run after `drainMs`. */
   close(drainMs: number): void;
 }
 
@@ -72,7 +72,7 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
     if (route === undefined) throw new Error('A request without a route was upgraded.');
     const handshake = new SocketRequest({ ...options, message, path });
     await options.contract.authenticate(handshake);
-    // The client may have left meanwhile. Its `close` event would not release the count any more.
+    // The client may have disconnected. The socket then emits no further `close`, which releases the count.
     if (socket.destroyed) return;
     const { identity } = handshake;
     const release = acquire((identity && options.callerOf(identity)) ?? handshake.remoteAddress);
@@ -92,7 +92,7 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
     },
     upgrade(message, duplex, head) {
       const socket = duplex as Socket;
-      // The server's deadlines are for requests.
+      // Remove the HTTP server's timeout, which is meant for requests.
       socket.setTimeout(0);
       socket.on('error', () => socket.destroy());
       accept(message, socket, head).catch((error: unknown) => {

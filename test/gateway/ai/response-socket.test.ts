@@ -252,7 +252,7 @@ describe('a socket', () => {
     world.logLines.length = 0;
     await socket.call({ model: 'acme/ok', input: 'hi' });
     socket.close();
-    const line = world.logLines.find((text) => text.includes('call of a socket'));
+    const line = world.logLines.find((text) => text.includes('socket call'));
     expect(JSON.parse(line ?? '{}')).toMatchObject({ operationId: 'ai.createResponse', status: 200 });
   });
 

@@ -141,7 +141,7 @@ function collect(
       clearTimeout(timer);
       resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, size));
     });
-    // Node also emits it after the end, when the promise is already settled.
+    // Node also emits `close` after `end`, when the promise has already settled.
     request.on('close', () => {
       if (request.complete) return;
       clearTimeout(timer);

@@ -3,8 +3,9 @@
 import { Problem } from '../../problem.ts';
 
 export interface BodyBudget {
-  /** Throws a 429 when the large bodies of the caller, or of all callers, would exceed their bytes. */
+  /** Throws a 429 when the large bodies of the caller, or of all callers, would exceed their limit. */
   take(caller: string, bytes: number): void;
+  /** Returns the bytes of a body whose response is over. */
   give(caller: string, bytes: number): void;
 }
 
@@ -23,8 +24,9 @@ export function createBodyBudget({ perCaller, total }: BodyBudgetLimits): BodyBu
     take(caller, bytes) {
       const callerBytes = (bytesByCaller.get(caller) ?? 0) + bytes;
       if (callerBytes > perCaller)
-        throw tooMany(`Your requests that are not answered yet have more than ${inMiB(perCaller)} together`);
-      if (allBytes + bytes > total) throw tooMany('The server has no memory left for large requests now');
+        throw tooMany(`The bodies of your unanswered requests exceed ${inMiB(perCaller)} together`);
+      if (allBytes + bytes > total)
+        throw tooMany('The server has no memory left for large requests at the moment');
       bytesByCaller.set(caller, callerBytes);
       allBytes += bytes;
     },
@@ -42,7 +44,12 @@ function inMiB(bytes: number): string {
 }
 
 function tooMany(reason: string): Problem {
-  return new Problem('rate_limited', 'rate_limited', `${reason}; send this one again when one is answered.`, {
-    headers: { 'retry-after': '1' },
-  });
+  return new Problem(
+    'rate_limited',
+    'rate_limited',
+    `${reason}; send this request again when another one is answered.`,
+    {
+      headers: { 'retry-after': '1' },
+    },
+  );
 }

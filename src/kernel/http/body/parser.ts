@@ -37,7 +37,7 @@ interface PlainProblem {
 
 // 4 MiB take 15 ms to decode, scan and parse.
 const largeBytes = 4 * 1024 * 1024;
-// Bodies from this size on are parsed in a separate turn of the event loop.
+// Bodies above this size are parsed in a separate turn of the event loop.
 const mediumBytes = 256 * 1024;
 
 /**
@@ -49,7 +49,7 @@ export function parseBody(bytes: Buffer): ParsedBody | Promise<ParsedBody> {
   return bytes.byteLength <= largeBytes ? parseInTurn(bytes) : parseInThread(bytes);
 }
 
-/** The same for a form; throws as `parseMultipart` does. */
+/** Like `parseBody`, for a form; throws as `parseMultipart` does. */
 export async function parseForm(bytes: Buffer, contentType: string): Promise<ParsedBody> {
   if (bytes.byteLength > largeBytes) return parseInThread(bytes, contentType);
   return { raw: bytes, value: await parseMultipart(bytes, contentType) };
@@ -85,8 +85,8 @@ function parseInThread(bytes: Buffer, formType?: string): Promise<ParsedBody> {
 }
 
 function startParser(): { worker: Worker; waiters: Waiter[] } {
-  // Start it without the flags of the process: a profiler or a test's preload is meant for the main
-  // thread.
+  // Start the thread without the flags of the process: a profiler or a test's preload is meant for the
+  // main thread.
   const worker = startThread('src/kernel/http/body/thread', { execArgv: [] });
   const entry = { worker, waiters: [] as Waiter[] };
   // The thread must not keep the process running after the server has closed.
@@ -103,7 +103,7 @@ function startParser(): { worker: Worker; waiters: Waiter[] } {
   const rejectAll = (cause: unknown): void => {
     if (thread === entry) thread = undefined;
     for (const { reject } of entry.waiters.splice(0))
-      reject(new Error('The thread that parses large bodies has ended.', { cause }));
+      reject(new Error('The thread that parses large bodies has exited.', { cause }));
   };
   worker.on('error', rejectAll);
   worker.on('exit', rejectAll);

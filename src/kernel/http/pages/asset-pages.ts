@@ -33,7 +33,7 @@ const pictureTypes: Readonly<Record<string, string>> = { webp: 'image/webp' };
 const minCompressedBytes = 1_024;
 // The portal has 300 pages of 20 kB on average, compressed; the three references have 700 kB each.
 const cachedPages = 400;
-// A file that is not listed may have been built meanwhile.
+// A file that is not listed may have been built since, so the folder is listed again after this time.
 const relistMs = 1_000;
 
 interface Page {
@@ -125,15 +125,15 @@ function createPageFinder(folder: string) {
     const key = `${encoding ?? 'plain'} ${name}`;
     const cachedPage = pages.peek(key);
     if (cachedPage?.version === version) return cachedPage;
-    const current = await readPage(`${folder}/${name}`, { version, encoding });
-    pages.set(key, current);
-    return current;
+    const loadedPage = await readPage(`${folder}/${name}`, { version, encoding });
+    pages.set(key, loadedPage);
+    return loadedPage;
   }
 
   return { has: isAsset, page };
 }
 
-/** Undefined where the file is gone. */
+/** Undefined if the file no longer exists. */
 async function readVersion(file: string): Promise<string | undefined> {
   if (isSingleExecutable) return '';
   const stats = await stat(file).catch(() => undefined);
@@ -156,8 +156,8 @@ async function readPage(
     headers: {
       'content-type': textTypes[extension] ?? pictureTypes[extension] ?? 'application/octet-stream',
       'content-length': String(content.byteLength),
-      // A browser keeps the page and asks whether it has changed; a page and its script always fit
-      // each other.
+      // A browser revalidates its cached copy at each use, so that a page and its script always have
+      // the same version.
       'cache-control': 'no-cache',
       vary: 'Accept-Encoding',
       // The compressed bytes are another representation, so they have a tag of their own (RFC 9110,

@@ -1,4 +1,4 @@
-// Pages of one document that stand outside the contract, such as the one that confirms a device login.
+// Pages of one document that are not part of the contract, such as the page that confirms a device login.
 
 export interface FixedPage {
   body: string;

@@ -1,6 +1,6 @@
 // The answer of a server at `/`: a small page for a browser, the same links as JSON for programs.
-// It is about the server and not an operation, so it stands outside the contract, as the portal
-// does (docs/decisions/2026-11-23-front-page.md).
+// It describes the server and is no operation, so like the portal it is not part of the contract
+// (docs/decisions/2026-11-23-front-page.md).
 import { createHash } from 'node:crypto';
 import { acceptsHtml } from './accept.ts';
 import { escapeHtml } from './html.ts';
@@ -27,7 +27,7 @@ export interface FrontPageHint {
   text: string;
   /** A command to paste. */
   command?: string | undefined;
-  /** The page that says more. */
+  /** The page with further instructions. */
   page?: { title: string; href: string } | undefined;
 }
 

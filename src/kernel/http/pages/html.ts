@@ -1,10 +1,10 @@
 // HTML pages that a server renders for a browser. They contain no script, load nothing, cannot be
-// framed and are not cached; foreign text is escaped.
+// framed and are not cached.
 import { createHash } from 'node:crypto';
 
 export interface HtmlPage {
   title: string;
-  /** Markup with escaped foreign text. */
+  /** Markup. The caller must escape all text in it with `escapeHtml`. */
   body: string;
   /** The browser reloads the page after this time. */
   refreshSeconds?: number;
