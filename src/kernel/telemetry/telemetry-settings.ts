@@ -3,7 +3,7 @@
 import { integer, optionalInteger, optionalText, secretText, SettingError, text } from '../settings.ts';
 import type { TelemetrySettings } from './telemetry.ts';
 
-/** The rows. The agent's port has its own key, since both may be started with one environment. */
+/** The rows. The agent's port has its own key, since both servers may be started with one environment. */
 export function telemetryRows({ prefix, serviceName }: { prefix: '' | 'AGENT_'; serviceName: string }) {
   return {
     metricsPort: optionalInteger(
@@ -53,10 +53,7 @@ export function telemetrySettings({
   traceServiceName,
   tracePercent,
 }: TelemetryValues): TelemetrySettings {
-  if (
-    otlpEndpoint !== undefined &&
-    !/^https?:$/.test(URL.canParse(otlpEndpoint) ? new URL(otlpEndpoint).protocol : '')
-  ) {
+  if (otlpEndpoint !== undefined && !isHttpAddress(otlpEndpoint)) {
     throw new SettingError(
       `OTEL_EXPORTER_OTLP_ENDPOINT takes an http or https address, such as http://127.0.0.1:4318, not "${otlpEndpoint}".`,
     );
@@ -73,6 +70,10 @@ export function telemetrySettings({
             sampledShare: tracePercent / 100,
           },
   };
+}
+
+function isHttpAddress(address: string): boolean {
+  return URL.canParse(address) && /^https?:$/.test(new URL(address).protocol);
 }
 
 /** Values of the settings that must not appear in the log. */
