@@ -1,11 +1,11 @@
-// Metrics of the database pool: its connections, and the waits for one.
+// Metrics of the database pool: its connections, and the waits for a free connection.
 import type { Database } from '../data/database.ts';
 import { type Metrics, waitBuckets } from './metrics.ts';
 
 export function showDatabase(metrics: Metrics, database: Pick<Database, 'pool' | 'onPoolWait'>): void {
   metrics.gauge(
     'townhall_database_connections',
-    'Connections to the database by what they do.',
+    'Connections to the database by state.',
     () => {
       const { inUse, idle } = database.pool();
       return [
@@ -17,7 +17,7 @@ export function showDatabase(metrics: Metrics, database: Pick<Database, 'pool' |
   );
   metrics.gauge(
     'townhall_database_connections_max',
-    'Connections that there may be.',
+    'Maximum number of connections to the database.',
     () => database.pool().max,
   );
   metrics.gauge(

@@ -52,7 +52,8 @@ async function answer(
   const [path] = (request.url ?? '').split('?', 1);
   if (isFromPage(request)) return refuse(403, 'Web pages may not read the metrics.');
   if (path !== '/metrics') return refuse(404, 'Metrics are at /metrics.');
-  if (request.method !== 'GET' && request.method !== 'HEAD') return refuse(405, 'Metrics are only read.');
+  if (request.method !== 'GET' && request.method !== 'HEAD')
+    return refuse(405, 'Use GET to read the metrics.');
   try {
     const text = await prometheus.read();
     response.writeHead(200, { ...plainHeaders, 'content-type': prometheus.contentType });

@@ -126,7 +126,7 @@ function createProvider(options: OpenTelemetryOptions): TracerProvider {
   });
 }
 
-/** The caller's span as the parent where there is a valid one, else the current span. */
+/** The caller's span as the parent if its header is valid, else the current span. */
 function parentContext(remoteParent: string | undefined, currentTraceparent: string | undefined): Context {
   const remoteSpan = parseTraceparent(remoteParent);
   const parent = remoteSpan ? { ...remoteSpan, isRemote: true } : parseTraceparent(currentTraceparent);
@@ -199,7 +199,7 @@ function warnOnFailure(
   };
 }
 
-/** Reads `name=value` pairs, separated by commas; others are dropped. */
+/** Reads `name=value` pairs, separated by commas; invalid pairs are dropped. */
 function parseHeaders(text: string | undefined): Record<string, string> {
   const pairs = (text ?? '').split(',').flatMap((pair): [string, string][] => {
     const [, name, value] = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? [];

@@ -43,7 +43,7 @@ export function openPrometheus({ log }: { log: Log }): Prometheus {
   };
 }
 
-/** Without a value in time the gauge is omitted from the scrape. */
+/** Returns no values, which omits the gauge from the scrape, if `collect` fails or takes too long. */
 async function readGauge(
   name: string,
   collect: () => GaugeReading | Promise<GaugeReading>,

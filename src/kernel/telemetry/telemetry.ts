@@ -37,7 +37,7 @@ export interface Telemetry {
   observer: RequestObserver;
   /** The request for which the calling code runs. */
   request(): RequestScope | undefined;
-  /** Calls back for every request that has ended. */
+  /** Calls the listener for every request that has ended. */
   onRequestEnd(listener: (end: RequestEnd) => void): void;
   /** The metrics in Prometheus' format; empty when they are off. */
   readMetrics(): Promise<string>;

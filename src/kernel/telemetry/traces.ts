@@ -9,7 +9,7 @@ export interface Span {
   readonly spanId: string;
   /** The header by which a called system joins the trace; undefined without tracing. */
   readonly traceparent: string | undefined;
-  /** Members without a value are omitted; texts are shortened, and secrets in them hidden. */
+  /** Attributes without a value are omitted; strings are shortened, and secrets in them hidden. */
   set(attributes: SpanAttributes): void;
   rename(name: string): void;
   /** Marks the span as failed; the reason is one of our codes and never a message. */
@@ -21,7 +21,7 @@ export interface Span {
 export interface SpanOptions {
   kind?: 'internal' | 'server' | 'client';
   attributes?: SpanAttributes;
-  /** A `traceparent` from outside, as the parent in place of the current span. */
+  /** A `traceparent` from outside, used as the parent instead of the current span. */
   remoteParent?: string | undefined;
   /** Starts a trace of its own even within another span. */
   isRoot?: boolean;
