@@ -13,7 +13,7 @@ export interface S3Options {
   endpoint: string;
   region: string;
   bucket: string;
-  /** Put before every key; empty, or with a slash at its end. */
+  /** Prepended to every key; empty, or with a slash at its end. */
   prefix: string;
   keyId: string;
   secret: string;
@@ -23,7 +23,7 @@ export interface S3Options {
 
 export interface S3Body {
   size: number;
-  /** SHA-256 in hex; the server refuses a body with another one. */
+  /** SHA-256 in hex; the server refuses a body with another digest. */
   digest: string;
   /** Called once per attempt. */
   open(): Uint8Array | Readable;
@@ -53,7 +53,7 @@ export interface S3Client {
 export class S3Error extends Error {
   override readonly name = 'S3Error';
   readonly status: number;
-  /** The server's code, such as `NoSuchBucket`; empty for a response without a text. */
+  /** The server's code, such as `NoSuchBucket`; empty for a response without a body. */
   readonly code: string;
 
   constructor(status: number, { code, message }: { code: string; message: string }) {
@@ -155,7 +155,7 @@ function exchange(
     let response: IncomingMessage | undefined;
     const outgoing = send(url, { ...options, timeout: idleMs }, (incoming) => {
       response = incoming;
-      // A server may refuse a content before it has read all of it, and then never read the rest.
+      // A server may refuse an upload before it has read all of it, and then never reads the rest.
       incoming.once('close', () => outgoing.writableFinished || outgoing.destroy());
       resolve(incoming);
     });

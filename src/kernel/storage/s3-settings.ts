@@ -4,7 +4,7 @@ import { optionalSwitch, optionalText, secretText, type Setting, SettingError } 
 import { S3Error, isTransient, type S3Options } from './s3-client.ts';
 import { s3Storage, type S3StorageOptions } from './s3-storage.ts';
 
-/** The rows. The agent's have keys of their own, since both may be started with one environment. */
+/** The rows. The agent's rows have their own keys, since both servers may be started with one environment. */
 export function s3Rows(prefix: '' | 'AGENT_', content: string) {
   const key = (name: string) => `${prefix}STORAGE_S3_${name}`;
   const row = (name: string, description: string, shape: Shape) =>
@@ -84,8 +84,8 @@ function withShape(
 }
 
 /**
- * The bucket of the settings; undefined where there is none. Throws a SettingError for a bucket
- * without a key, and for any other of the settings without a bucket.
+ * The bucket of the settings; undefined if none is set. Throws a SettingError for a bucket without a
+ * key, and for any other setting of a bucket without its name.
  */
 export function s3Settings(
   prefix: '' | 'AGENT_',
@@ -94,7 +94,9 @@ export function s3Settings(
   if (s3Bucket === undefined) {
     const others = [s3Endpoint, s3Region, s3Prefix, s3KeyId, s3Secret, s3PathStyle];
     if (others.every((value) => value === undefined)) return undefined;
-    throw new SettingError(`${prefix}STORAGE_S3_BUCKET is missing beside the other settings of the bucket.`);
+    throw new SettingError(
+      `${prefix}STORAGE_S3_BUCKET is missing, although other settings of the bucket are set.`,
+    );
   }
   if (s3KeyId === undefined || s3Secret === undefined)
     throw new SettingError(
@@ -113,8 +115,8 @@ export function s3Settings(
 }
 
 /**
- * Reads the bucket once. Throws a SettingError that names the setting for a refusal, and an Error for
- * a server that is out of reach.
+ * Reads the bucket once. Throws a SettingError that names the wrong setting if the server refuses, and an
+ * Error if the server cannot be reached.
  */
 export async function requireBucket(
   prefix: '' | 'AGENT_',

@@ -1,5 +1,5 @@
-// Storage in a bucket of an S3 server. A key is stored by one request, which S3 applies whole or not
-// at all, so a crash leaves no part of a content in the bucket.
+// Storage in a bucket of an S3 server. A key is stored by one request, which S3 applies entirely or not
+// at all, so a crash leaves no partial content in the bucket.
 import { createHash, randomUUID } from 'node:crypto';
 import { open, rm, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -22,11 +22,13 @@ import type { Storage } from './storage.ts';
 
 /** Keys may have folders: `[A-Za-z0-9_.-]`, separated by slashes. */
 export interface S3Storage extends Storage {
-  /** All keys that begin with the text, in pages of up to 1,000, with the time of their storage. */
+  /** All keys that begin with `start`, in pages of up to 1,000, with the time at which they were stored. */
   list(start: string): AsyncIterable<{ key: string; storedAt: Date }[]>;
   /** No effect for unknown keys. */
   removeAll(keys: readonly string[]): Promise<void>;
-  /** Reads the bucket. Throws an S3Error for a refusal and the system's error for a server out of reach. */
+  /**
+   * Reads the bucket. Throws an S3Error if the server refuses and the system's error if it cannot be reached.
+   */
   check(): Promise<void>;
 }
 
@@ -78,7 +80,7 @@ export function s3Storage(options: S3StorageOptions): S3Storage {
   };
 }
 
-/** Rejects with 503 `storage_unavailable` for a failure that may end soon. */
+/** Rejects with 503 `storage_unavailable` for a transient failure. */
 async function orUnavailable<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
@@ -93,10 +95,10 @@ async function orUnavailable<T>(work: Promise<T>): Promise<T> {
   }
 }
 
-/** Keys need no escape in an address, in XML and in a signature. */
+/** Accepts only keys that need no escaping in a URL, in XML and in a signature. */
 function requireKey(key: string): string {
   if (key.length <= maxKeyLength && keyShape.test(key)) return key;
-  throw new Error('A storage key has characters that it may not have.');
+  throw new Error('A storage key is too long or contains invalid characters.');
 }
 
 async function putBody(client: S3Client, key: string, body: S3Body): Promise<void> {
@@ -115,7 +117,7 @@ async function spoolContent(
   const path = join(folder, `townhall-upload-${randomUUID()}`);
   const file = await open(path, 'wx+', 0o600);
   try {
-    // Without a name the system frees the file with its handle, also after a crash.
+    // Delete the name at once: the system then frees the file when its handle closes, even after a crash.
     await rm(path);
     const hash = createHash('sha256');
     let size = 0;
@@ -132,7 +134,10 @@ async function spoolContent(
   }
 }
 
-/** A stream of the file handle would close it when an attempt fails, and the next attempt needs it. */
+/**
+ * Not `file.createReadStream`: it would close the handle when an attempt fails, and the next attempt needs
+ * it.
+ */
 async function* readPieces(file: FileHandle): AsyncGenerator<Uint8Array> {
   let position = 0;
   for (;;) {
@@ -157,8 +162,8 @@ async function sizeOf(client: S3Client, key: string): Promise<number | null> {
 }
 
 /**
- * Requests the content at the first read. After a broken connection, which S3 also closes on a slow
- * reader, it requests the rest.
+ * Requests the content at the first read. When the connection breaks (S3 also closes it on a slow reader),
+ * requests the rest.
  */
 async function* readContent(
   client: S3Client,
@@ -184,7 +189,7 @@ async function* readContent(
 
 class TruncatedError extends Error {
   override readonly name = 'TruncatedError';
-  override message = 'The S3 server ended a content before its length.';
+  override message = 'The S3 server sent less content than its length.';
 }
 
 async function openAt(client: S3Client, key: string, offset: number): Promise<AsyncIterable<Uint8Array>> {

@@ -34,7 +34,7 @@ export function directoryStorage(path: string): Storage {
 
   function fileOf(key: string): string {
     // A key with slashes or dots could lead out of the folder.
-    if (!keyShape.test(key)) throw new Error('A storage key has characters that it may not have.');
+    if (!keyShape.test(key)) throw new Error('A storage key is too long or contains invalid characters.');
     return join(folder, key);
   }
 
