@@ -11,7 +11,7 @@ export interface AwsKeys {
 export interface SignableRequest {
   method: string;
   url: string;
-  /** The signed headers beside `host`, `x-amz-date` and `x-amz-security-token`; names in lower case. */
+  /** Headers to sign in addition to `host`, `x-amz-date` and `x-amz-security-token`; names in lower case. */
   headers?: Readonly<Record<string, string>>;
   body: string | Uint8Array | undefined;
   /** SHA-256 of the body in hex, for a body that is not in memory; then `body` is not read. */
@@ -80,7 +80,7 @@ function canonicalRequest(
   return { text, signedHeaders };
 }
 
-/** Compares UTF-16 units, which suffices: header names and encoded parameters are ASCII. */
+/** Compares UTF-16 units, which is enough: header names and encoded parameters are ASCII. */
 function compare(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);
 }

@@ -1,6 +1,6 @@
-// Recognizes common passwords. Nearly all entries at the top of published lists are shorter than
-// the minimum, so this detects extended ones: concatenated words, added digits and punctuation,
-// keyboard rows, repeated digits.
+// Recognizes common passwords. Nearly all entries at the top of published lists are shorter than the
+// minimum length, so this file recognizes extended ones: concatenated words, added digits and
+// punctuation, keyboard rows, repeated digits.
 
 // The most common words of published lists, and this product's words, in lower case.
 const words: readonly string[] = [

@@ -21,8 +21,7 @@ const maximumBytes = 1024;
 
 /**
  * The reason for refusing the password as a sentence; null when it is accepted. Characters are code
- * points after NFC. `names` are words that this person's password must not consist of, such as
- * their ID.
+ * points after NFC. The password must not consist of `names`, such as the person's ID.
  */
 export function passwordError(password: string, names: readonly string[]): string | null {
   const text = password.normalize('NFC');

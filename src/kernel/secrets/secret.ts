@@ -38,7 +38,7 @@ export function parseToken(text: string): TokenKind | null {
 }
 
 /**
- * The stored form of a token or another random secret, its SHA-256. A plain hash suffices for 256
+ * The stored form of a token or another random secret, its SHA-256. A plain hash is enough for 256
  * random bits.
  */
 export function tokenDigest(text: string): Buffer {
@@ -50,7 +50,7 @@ export function secretsEqual(a: string, b: string): boolean {
   return timingSafeEqual(tokenDigest(a), tokenDigest(b));
 }
 
-// With numbers: a BigInt for each digit would cost more than the lookup of the token.
+// Computes with numbers, because a BigInt for each digit would cost more than the lookup of the token.
 function checksumOf(text: string): string {
   let digits = '';
   let remainder = crc32(text);
@@ -73,14 +73,14 @@ export interface Redactor {
   /**
    * Hides the value from now on, and its URL-encoded, base64 and hexadecimal forms.
    * Values under six characters are not held, as they occur in ordinary words.
-   * Returns the release; a value held twice stays hidden until both are released.
+   * Returns the release function; a value held twice stays hidden until both are released.
    */
   hold(value: string): () => void;
   /** The text without held values, our tokens and bearer credentials. */
   hide(text: string): string;
   /**
-   * Whether a serialized JSON document may have something to hide in one of its texts or numbers. It never
-   * says no where `hide` would find something in one of them, and costs about a nanosecond a character.
+   * Whether a serialized JSON document may have something to hide in one of its strings or numbers. Never
+   * false if `hide` would find something in one of them. Costs about a nanosecond per character.
    */
   suspects(json: string): boolean;
 }
@@ -91,8 +91,8 @@ const minimumHeldLength = 6;
 // verified: a token with a typing error still reveals most of a secret.
 const knownShapes =
   /th_(?:usr|adm|agt)_[0-9A-Za-z]{20,}|lg[a-z]_[0-9A-Za-z]{20,}|(\b[Bb]earer )[A-Za-z0-9._~+/=-]{6,}/g;
-// The same at one position of a serialized text. It has no `\b`: a line break before the word is
-// the letter n there.
+// The same shapes at one position of serialized JSON. Without `\b`, because there a line break before the
+// word is written `\n`, and the n would count as part of the word.
 const shapeAtPosition =
   /th_(?:usr|adm|agt)_[0-9A-Za-z]{20}|lg[a-z]_[0-9A-Za-z]{20}|[Bb]earer [A-Za-z0-9._~+/=-]{6}/y;
 const shapePrefixes = [
@@ -152,8 +152,8 @@ interface FormFinder {
 // that rules out nearly every position of a text, then by six.
 function createFormFinder(heldValues: Iterable<string>): FormFinder {
   const values = [...heldValues];
-  // Half of a surrogate pair is written differently alone and beside its other half,
-  // so such a value is always suspected.
+  // Half of a surrogate pair is serialized differently alone and beside its other half, so with such a
+  // value every text is suspected.
   const hasBrokenValue = values.some((value) => !value.isWellFormed());
   const forms = groupForms(values);
   const nextPlace = createPrefixSearch([...shapePrefixes, ...forms.keys()]);
@@ -176,7 +176,7 @@ function createFormFinder(heldValues: Iterable<string>): FormFinder {
     },
     spans(text) {
       const spans: Span[] = [];
-      // Goes on at the next character: a secret may begin inside of another one.
+      // Continue at the next character: a secret may begin inside another one.
       for (let position = nextPlace(text, 0); position >= 0; position = nextPlace(text, position + 1)) {
         const form = formAt(text, position);
         if (form !== undefined) spans.push([position, position + form.length]);
@@ -201,8 +201,8 @@ function groupForms(values: readonly string[]): Map<string, string[]> {
 }
 
 /**
- * Returns the search for the next place at which one of the prefixes may begin; -1 when there is none.
- * Written out for speed: every line of the log is read by it.
+ * Returns a function that searches for the next position at which one of the prefixes may begin; -1 if there
+ * is none. Written out for speed, because it reads every line of the log.
  */
 function createPrefixSearch(prefixes: readonly string[]): (text: string, start: number) => number {
   /** 1 for the hash of the first four characters of each prefix. */
@@ -242,7 +242,7 @@ function slotOf(firstCode: number, secondCode: number, thirdCode: number, fourth
 function shapesIn(text: string): Span[] {
   const spans: Span[] = [];
   for (const match of text.matchAll(knownShapes)) {
-    // The one group is the word that stays in front of a credential.
+    // The group is the word `Bearer`, which stays visible before its credential.
     spans.push([match.index + (match[1]?.length ?? 0), match.index + match[0].length]);
   }
   return spans;

@@ -67,7 +67,7 @@ export function newMasterKey(): string {
   return randomBytes(keyBytes).toString('base64');
 }
 
-/** The id of the master key of a sealed text. Throws a SealError when the text has another form. */
+/** The id of the master key of a sealed text. Throws a SealError when the text has another format. */
 export function keyIdOf(sealed: string): string {
   return parseSealed(sealed).kid;
 }
@@ -81,8 +81,7 @@ export function createVault(primaryKey: MasterKey, otherKeys: readonly MasterKey
 
   function masterKey(kid: string): Buffer {
     const key = keys.get(kid);
-    if (key === undefined)
-      throw new SealError('unknown_key', `The master key ${kid} is not among the configured ones.`);
+    if (key === undefined) throw new SealError('unknown_key', `The master key ${kid} is not configured.`);
     return key;
   }
 
