@@ -1,7 +1,7 @@
-// A set for objects that are added and removed at a high rate, such as running requests. V8's own Set and Map
-// keep a reference from each former table to the next one, and a former table keeps the members that it had.
-// Once a table is in the old generation, these chains promote a third of all requests with everything that
-// they refer to (docs/decisions/2026-11-22-processor-time.md).
+// A set for objects that are added and removed at a high rate, such as running requests. When V8's Set or Map
+// outgrows its table, the old table keeps its members and a reference to the new table. Once one such table
+// is in the old generation, the whole chain is promoted: a third of all requests, with everything that they
+// refer to (docs/decisions/2026-11-22-processor-time.md).
 
 /** One member of the set. */
 export interface ActiveSetEntry<T> {
@@ -13,14 +13,14 @@ export interface ActiveSetEntry<T> {
 export class ActiveSet<T> {
   readonly #entries: ActiveSetEntry<T>[] = [];
 
-  /** Adds a member, also one that is in the set already. The entry is for `delete`. */
+  /** Adds a member, even if the set already contains it. Pass the returned entry to `delete`. */
   add(member: T): ActiveSetEntry<T> {
     const entry = { member, index: this.#entries.length };
     this.#entries.push(entry);
     return entry;
   }
 
-  /** Deletes a member by its entry. Without effect the second time. */
+  /** Deletes the member of the entry. A second call has no effect. */
   delete(entry: ActiveSetEntry<T>): void {
     if (this.#entries[entry.index] !== entry) return;
     const lastEntry = this.#entries.pop() as ActiveSetEntry<T>;
@@ -33,7 +33,7 @@ export class ActiveSet<T> {
     return this.#entries.length;
   }
 
-  /** The members at the time of the call, in no order. */
+  /** A copy of the members, in no particular order. */
   members(): T[] {
     return this.#entries.map(({ member }) => member);
   }

@@ -49,8 +49,8 @@ export async function listFiles(folder: string): Promise<string[]> {
 }
 
 /**
- * The bytes of a file. Accepts the result of `assetPath`, also extended by a relative path, and any
- * other file.
+ * The bytes of a file. Accepts a result of `assetPath`, to which a relative path may have been
+ * appended, and any other file.
  */
 export async function readBytes(file: string): Promise<Uint8Array> {
   const key = assetKey(file);
@@ -63,7 +63,7 @@ export async function readText(file: string): Promise<string> {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
 }
 
-/** The same synchronously, for values that a module needs while it loads. */
+/** Reads a file as text synchronously, for values that a module needs while it loads. */
 export function readTextNow(file: string): string {
   const key = assetKey(file);
   return key === undefined ? readFileSync(file, 'utf8') : Buffer.from(assetBytes(key)).toString('utf8');

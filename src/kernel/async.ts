@@ -24,14 +24,14 @@ export class TimeoutError extends Error {
 
 export interface TimeoutOptions extends WaitOptions {
   ms: number;
-  /** The error of the timeout in place of a TimeoutError. */
+  /** Creates the error to reject with instead of a TimeoutError. */
   error?(): Error;
 }
 
 /**
- * Settles like the work. Rejects with a TimeoutError after `ms`, and with the signal's reason when
- * that is aborted first; the work's own signal is aborted with the same reason. Work that ignores
- * it runs on, and its result is dropped.
+ * Settles like `work`. Rejects with a TimeoutError after `ms`, or with the reason of `signal` if
+ * that is aborted first. The signal that `work` receives is aborted with the same reason; work
+ * that ignores it keeps running, and its result is dropped.
  */
 export async function withTimeout<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -43,7 +43,7 @@ export async function withTimeout<T>(
   const result = work(AbortSignal.any([...callerSignals, timeout.signal]));
   result.catch(() => undefined);
   const deadline = clock.sleep(ms, AbortSignal.any([...callerSignals, completion.signal])).then((): never => {
-    const reason = error?.() ?? new TimeoutError(`It took longer than ${ms} ms.`);
+    const reason = error?.() ?? new TimeoutError(`The operation took longer than ${ms} ms.`);
     timeout.abort(reason);
     throw reason;
   });
@@ -56,7 +56,7 @@ export async function withTimeout<T>(
 }
 
 /**
- * Whether the work settles, with a result or an error, before `ms` are over and the
+ * Whether the work settles, with a result or an error, within `ms` and before the
  * signal is aborted. Never rejects.
  */
 export async function settlesWithin(
@@ -80,8 +80,8 @@ export async function settlesWithin(
 }
 
 /**
- * Runs work one after the other, in the order of the calls. Work that fails rejects its own promise
- * only; the next one starts anyway.
+ * Returns a function that runs one piece of work at a time, in the order of the calls. A failure
+ * rejects only the promise of its own call; the next piece of work starts anyway.
  */
 export function createSerializer(): <T>(work: () => Promise<T>) => Promise<T> {
   let lastWork: Promise<unknown> = Promise.resolve();
@@ -120,7 +120,7 @@ export interface BatcherOptions<Item> {
   maxItems: number;
   /** Whether the item needs a batch of its own. */
   isAlone?(item: Item): boolean;
-  /** Two items of one key never share a batch. */
+  /** Items with the same key never share a batch. */
   keyOf?(item: Item): string;
   /**
    * Whether a batch that failed with this error had no effect, so that its items may be run again
@@ -136,8 +136,8 @@ interface QueuedItem<Item, Result> {
 }
 
 /**
- * Group commit: while one batch runs, the next one collects, so concurrent callers
- * share a statement and a lone caller does not wait. `work` returns results in the
+ * Group commit: items that arrive while a batch runs form the next batch, so concurrent
+ * callers share a statement and a lone caller does not wait. `work` returns results in the
  * order of the items. It may run twice for an item (`hadNoEffect`).
  */
 export function createBatcher<Item, Result>(
@@ -153,7 +153,7 @@ export function createBatcher<Item, Result>(
       for (const [index, { resolve }] of batch.entries()) resolve(results[index] as Result);
     } catch (error) {
       if (batch.length === 1 || !hadNoEffect(error)) return batch.forEach(({ reject }) => reject(error));
-      // One item may have failed the whole batch.
+      // A single item may have failed the whole batch, so run each item alone.
       await Promise.all(batch.map((item) => run([item])));
     }
   }
@@ -188,13 +188,13 @@ export function createBatcher<Item, Result>(
 
 interface SharedRead<T> {
   running: Promise<T>;
-  /** Starts when the running read has ended; shared by all callers that came meanwhile. */
+  /** Starts after the running read; shared by all callers that arrive while that read runs. */
   next: Promise<T> | null;
 }
 
 /**
- * Reads for concurrent callers together: a key has at most one running and one waiting read. A caller never
- * gets a value whose read had begun before the call. Failures are shared like values.
+ * Shares reads between concurrent callers: a key has at most one running and one waiting read. A caller never
+ * gets the value of a read that started before its call. Callers that share a read also share its failure.
  */
 export function createSharedReads<T>(): (key: string, read: () => Promise<T>) => Promise<T> {
   const reads = new Map<string, SharedRead<T>>();
@@ -202,10 +202,10 @@ export function createSharedReads<T>(): (key: string, read: () => Promise<T>) =>
   function start(key: string, read: () => Promise<T>): Promise<T> {
     const entry: SharedRead<T> = { running: read(), next: null };
     reads.set(key, entry);
-    const end = (): void => {
+    const deleteIfLast = (): void => {
       if (entry.next === null) reads.delete(key);
     };
-    entry.running.then(end, end);
+    entry.running.then(deleteIfLast, deleteIfLast);
     return entry.running;
   }
 

@@ -16,7 +16,7 @@ export function createBackground(log: Log): Background {
     try {
       await work();
     } catch (error) {
-      log.warn({ err: error }, 'work in the background failed');
+      log.warn({ err: error }, 'background work failed');
     } finally {
       runningWork.delete(name);
     }
@@ -24,7 +24,7 @@ export function createBackground(log: Log): Background {
 
   return {
     run(name, work) {
-      // Starts in a later turn, so that the entry exists before the work can end.
+      // Start the work in a later microtask, so that its entry exists before the work can delete it.
       if (!runningWork.has(name))
         runningWork.set(
           name,

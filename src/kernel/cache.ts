@@ -3,7 +3,7 @@
 export interface LruCache<Key, Value> {
   /** Makes the entry the most recently used one. */
   get(key: Key): Value | undefined;
-  /** Leaves the order as it is. */
+  /** Returns the value without making its entry the most recently used one. */
   peek(key: Key): Value | undefined;
   /** Makes the entry the most recently used one; evicts others while the weights exceed the capacity. */
   set(key: Key, value: Value, weight?: number): void;
@@ -16,9 +16,9 @@ export interface LruCache<Key, Value> {
 }
 
 export interface LruCacheOptions<Key, Value> {
-  /** Limit of all weights together. An entry above it is not kept. */
+  /** Limit for the sum of all weights. An entry that alone exceeds it is evicted at once. */
   capacity: number;
-  /** Called for entries that are dropped for others, not for `delete` and `clear`. */
+  /** Called for each evicted entry, but not for `delete` and `clear`. */
   onEvict?(key: Key, value: Value): void;
 }
 
@@ -28,10 +28,11 @@ export function createLruCache<Key, Value>({
 }: LruCacheOptions<Key, Value>): LruCache<Key, Value> {
   // A Map iterates in insertion order, so deleting and setting an entry moves it to the end.
   const values = new Map<Key, Value>();
-  // The weights other than 1, so that plain caches pay for one map.
+  // Only weights other than 1, so that a cache without weights does not pay for a second map.
   const weights = new Map<Key, number>();
   let totalWeight = 0;
-  // Moving an entry allocates, and most accesses repeat the last one.
+  // `get` does not move the entry that is already the newest: moving allocates, and most calls repeat
+  // the previous key.
   let newestKey: Key | undefined;
 
   function remove(key: Key): void {

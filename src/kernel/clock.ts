@@ -1,5 +1,5 @@
-// The clock that code gets as a dependency, so that a test can control it. The database has its
-// own, townhall_now().
+// The clock is a dependency, so that tests can control the time. SQL uses its own clock,
+// townhall_now().
 
 export interface Clock {
   now(): Date;

@@ -1,12 +1,12 @@
-// A list of close functions for everything that a start has opened, run in reverse order at the end
-// or when a later step throws.
+// A list of close functions for everything that a server has opened while it started. They run in reverse
+// order when the server stops, or when a later step of its start throws.
 
 export interface Closers {
   /** Adds the close function of the resource that was just opened. */
   defer(close: () => unknown): void;
   /**
-   * Runs every close function once, the last one first, also when some throw; then throws the first
-   * error. A second call waits for the first.
+   * Runs every close function once, in reverse order, even if some of them throw; then throws the
+   * first error. A second call waits for the first.
    */
   close(): Promise<void>;
 }
@@ -34,8 +34,8 @@ export function createClosers(): Closers {
 }
 
 /**
- * Runs a start. If it throws, closes everything that it deferred and rethrows; errors of the
- * closing are dropped.
+ * Runs `start`. If it throws, closes everything that it has deferred and rethrows; errors of the
+ * close functions are dropped.
  */
 export async function closeOnError<T>(closers: Closers, start: () => Promise<T>): Promise<T> {
   try {

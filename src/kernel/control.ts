@@ -1,6 +1,6 @@
 // The control socket in the data folder, by which commands call a server that holds the embedded
 // database. Its mode is 0600; a connection carries one JSON line each way. While a handler runs,
-// the server writes a space every five seconds, which is white space in front of the answer.
+// the server writes a space every five seconds; JSON allows white space before the answer.
 import { once } from 'node:events';
 import { chmod, lstat, rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
@@ -35,22 +35,23 @@ const silenceMs = 60_000;
 
 /**
  * Serves the handlers at `path`. Replaces the socket of a killed server; throws when a running
- * server answers at it.
+ * server listens there.
  */
 export async function serveControl(
   path: string,
   handlers: Readonly<Record<string, ControlHandler>>,
   options: ControlOptions,
 ): Promise<Control> {
-  await removeStale(path);
+  await removeStaleSocket(path);
   const handlersByName = new Map(Object.entries(handlers));
   const openRequests = new Set<Promise<void>>();
   const server = createServer((socket) => {
-    const answer = answerOne(socket, handlersByName, options).finally(() => openRequests.delete(answer));
+    const answer = answerRequest(socket, handlersByName, options).finally(() => openRequests.delete(answer));
     openRequests.add(answer);
   });
   const listenEvent = once(server, 'listening');
-  // bind happens within listen(), so the umask applies to the socket alone, which is never open to others.
+  // listen() binds before it returns, so this umask applies only to the socket, which no other user can
+  // open at any time.
   const previousMask = process.umask(0o177);
   try {
     server.listen(path);
@@ -103,12 +104,12 @@ function silenceError(path: string, timeoutMs: number): Error {
   );
 }
 
-async function answerOne(
+async function answerRequest(
   socket: Socket,
   handlers: ReadonlyMap<string, ControlHandler>,
   { log, heartbeatMs: intervalMs = heartbeatMs }: ControlOptions,
 ): Promise<void> {
-  // An interrupted command closes its socket; that is no error of the server.
+  // An interrupted command closes its socket; that is not an error of the server.
   socket.on('error', () => undefined);
   const timer = setTimeout(() => socket.destroy(), requestMs);
   try {
@@ -142,7 +143,7 @@ async function handle(
   } catch (error) {
     if (error instanceof Problem)
       return { ok: false, error: { kind: error.kind, code: error.code, message: error.message } };
-    log.error({ error }, 'a control failed');
+    log.error({ error }, 'a control request failed');
     return {
       ok: false,
       error: {
@@ -159,15 +160,17 @@ function readRequest(line: string): { name: string; input: unknown } {
   try {
     request = JSON.parse(line);
   } catch (cause) {
-    throw new Problem('bad_request', 'invalid_request', 'A control is one line of JSON.', { cause });
+    throw new Problem('bad_request', 'invalid_request', 'A control request must be one line of JSON.', {
+      cause,
+    });
   }
   const { name, input = null } = asRecord(request);
   if (typeof name !== 'string')
-    throw new Problem('bad_request', 'invalid_request', 'A control needs a name.');
+    throw new Problem('bad_request', 'invalid_request', 'A control request needs a `name`.');
   return { name, input };
 }
 
-/** The first line; undefined when the peer closes before its end. */
+/** The first line; undefined when the peer closes before it has sent a whole line. */
 async function readLine(socket: Socket): Promise<string | undefined> {
   const pieces: Buffer[] = [];
   let bytes = 0;
@@ -182,10 +185,10 @@ async function readLine(socket: Socket): Promise<string | undefined> {
   return undefined;
 }
 
-async function removeStale(path: string): Promise<void> {
+async function removeStaleSocket(path: string): Promise<void> {
   const existing = await lstat(path).catch(() => undefined);
   if (!existing) return;
-  // A refused connection looks the same on a plain file.
+  // Check the type first: a plain file refuses connections just like a stale socket.
   if (!existing.isSocket()) throw new Error(`${path} exists and is not a socket.`);
   const socket = await connectTo(path);
   if (socket) {

@@ -1,6 +1,6 @@
-// Errors as the client libraries of other interfaces map them to their own classes. For
-// Anthropic's and the AI SDK's only `type` differs from our one error shape, and `type: "error"`
-// stands beside it where a library insists on that. Google's have a shape of their own.
+// Translates errors for the client libraries of other APIs, which map them to their own error classes.
+// Anthropic's library and the AI SDK accept our error shape with another `type`; Anthropic's also needs
+// `type: "error"` beside it. Google's APIs have their own error shape.
 import type { Problem, ProblemBody } from './problem.ts';
 
 /** The values of `x-error-types` in the contract. */
@@ -48,7 +48,9 @@ const googleStatuses: Readonly<Record<number, string>> = {
   504: 'DEADLINE_EXCEEDED',
 };
 
-/** An error in the shape of Google's APIs. `details` keeps our code, which says more than the status. */
+/**
+ * An error in the shape of Google's APIs. `details` keeps our code, which is more specific than the status.
+ */
 export interface GoogleErrorBody {
   error: {
     code: number;
@@ -60,7 +62,7 @@ export interface GoogleErrorBody {
 
 export type DialectBody = (ProblemBody & { type?: 'error' }) | GoogleErrorBody;
 
-/** The body in the dialect; without one as it is. */
+/** The body in the dialect; unchanged without a dialect. */
 export function toErrorDialect(
   body: ProblemBody,
   problem: Pick<Problem, 'status' | 'code'>,

@@ -1,8 +1,8 @@
 // Comparison of entity tags.
 
 /**
- * Whether a header `If-None-Match` has the tag. The comparison is weak (RFC 9110): a proxy that
- * compresses makes the tag weak.
+ * Whether the header `If-None-Match` contains the tag. The comparison is weak (RFC 9110), because a
+ * proxy that compresses a response marks its tag as weak.
  */
 export function includesTag(ifNoneMatch: string, etag: string): boolean {
   return ifNoneMatch

@@ -6,7 +6,7 @@ export function errorCode(error: unknown): string | undefined {
   return (error as NodeJS.ErrnoException | undefined)?.code;
 }
 
-/** Whether the error says that a file or a folder of its path does not exist. */
+/** Whether the error means that a file or a folder of its path does not exist. */
 export function isMissing(error: unknown): boolean {
   return errorCode(error) === 'ENOENT';
 }

@@ -70,15 +70,15 @@ async function pathExists(path: string): Promise<boolean> {
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  ENOTDIR: 'a part of this path is no folder',
-  EEXIST: 'it is no folder',
+  ENOTDIR: 'a part of this path is not a folder',
+  EEXIST: 'it is not a folder',
   EACCES: 'this user may not write there',
   EPERM: 'this user may not write there',
   EROFS: 'nothing can be written there',
-  ENOENT: 'no folder can be made there',
+  ENOENT: 'no folder can be created there',
 };
 
-// A full or broken disk is no error of the setting.
+// Other errors, such as a full disk, are not caused by the setting, so they are returned unchanged.
 function unusableError(setting: string, path: string, error: unknown): unknown {
   const reason = reasons[errorCode(error) ?? ''];
   return reason === undefined

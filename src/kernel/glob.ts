@@ -1,5 +1,5 @@
-// Glob patterns of paths. A mismatch goes back to the last `*` or `**` only, so the work is at most the
-// length of the pattern times that of the path; a regular expression would backtrack for seconds.
+// Glob patterns for paths. A mismatch backtracks only to the last `*` or `**`, so the work is at most the
+// length of the pattern times the length of the path; a regular expression could backtrack for seconds.
 
 /** A compiled pattern: one entry for each name along the path, `**` for any number of names. */
 export type GlobShape = readonly (NamePiece[] | '**')[];
@@ -21,7 +21,7 @@ export function compileGlob(pattern: string): GlobShape[] {
   return expandBraces(pattern).map(compileShape);
 }
 
-/** Compiles a pattern without alternatives, as `.gitignore` has them. */
+/** Compiles a pattern without alternatives, such as a line of `.gitignore`. */
 export function compileShape(pattern: string): GlobShape {
   return namesOf(pattern).map((name) => (name === '**' ? '**' : compileName(name)));
 }
@@ -83,6 +83,7 @@ function matchesCharacter(piece: NamePiece, character: string): boolean {
 
 function compileName(name: string): NamePiece[] {
   const pieces: NamePiece[] = [];
+  // An escaped character, a range in brackets, one or more stars, or any other character.
   for (const [piece = ''] of name.matchAll(/\\[^]|\[[!^]?\]?[^\]]*\]|\*+|[^]/gu)) {
     if (piece.startsWith('*')) pieces.push({ kind: 'any' });
     else if (piece === '?') pieces.push({ kind: 'one' });
@@ -115,7 +116,8 @@ function expandBraces(pattern: string): string[] {
   }
 }
 
-// The first pair without another brace in it, so that nested ones expand from the inside.
+// Expands the first pair of braces that contains no other brace, so that nested braces expand from the
+// inside.
 function expandOnce(pattern: string): string[] {
   const match = /(?<!\\)\{([^{}]*,[^{}]*)(?<!\\)\}/.exec(pattern);
   if (match === null) return [pattern];

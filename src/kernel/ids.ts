@@ -53,7 +53,7 @@ const variantBits = 0x800000;
 
 /**
  * RFC 9562, version 7: 48 bits of milliseconds, 4 of version, 12 of sequence, 2 of variant, 62 random
- * ones. The first ten characters are exactly the milliseconds, so the rest fits into two numbers of 40
+ * bits. The first ten characters are exactly the milliseconds, so the rest fits into two numbers of 40
  * bits.
  */
 function encode(ms: number, sequence: number): string {

@@ -7,15 +7,15 @@ export function isRecord(value: unknown): value is JsonRecord {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The value as an object; an empty one for anything else. */
+/** The value if it is an object, otherwise an empty object. */
 export function asRecord(value: unknown): JsonRecord {
   return isRecord(value) ? value : {};
 }
 
 /**
- * The input of a tool call from its JSON. Text that is not JSON is returned unchanged, so that the tool
- * or the provider refuses it. Models write no text for a call without input, and providers require an
- * object, so blank text becomes an empty one.
+ * Parses the input of a tool call. Text that is not JSON is returned unchanged, so that the tool or the
+ * provider refuses it. Models write no text for a call without input, but providers require an object, so
+ * blank text becomes an empty object.
  */
 export function parseToolInput(text: string): unknown {
   if (text.trim() === '') return {};

@@ -1,17 +1,18 @@
-// Unified diffs of two texts (Myers' algorithm). Texts that have little in common end it early, and
-// their middle is shown as replaced.
+// Unified diffs of two texts (Myers' algorithm). The search gives up on texts with little in common;
+// everything between their common beginning and end is then shown as replaced.
 
 export interface LineDiff {
   additions: number;
   deletions: number;
-  /** The hunks, each line with its end; empty for equal texts. */
+  /** The hunks, each line with its line break; empty for equal texts. */
   hunks: string;
 }
 
 type Edit = { mark: ' ' | '-' | '+'; line: string };
 
 const contextLines = 3;
-// Edits up to which the shortest script is searched: the work and the memory are its square.
+// The search for the shortest script gives up after this many edits: its time and memory grow with the
+// square.
 const maxEdits = 1_000;
 
 export function diffTexts(before: string, after: string): LineDiff {
@@ -20,7 +21,7 @@ export function diffTexts(before: string, after: string): LineDiff {
   return { additions: count('+'), deletions: count('-'), hunks: writeHunks(edits) };
 }
 
-/** Lines with their ends, so that a missing last one is a difference. */
+/** Lines with their line breaks, so that a missing last line break is a difference. */
 function linesOf(text: string): string[] {
   return text === '' ? [] : text.split(/(?<=\n)/);
 }
@@ -63,8 +64,8 @@ function diffMiddle(before: readonly string[], after: readonly string[]): Edit[]
 }
 
 /**
- * The corners of the shortest edit script, in its order. Between two of them lie an edit of one line and
- * equal lines behind it. Undefined for more than `maxEdits` edits.
+ * The corners of the shortest edit script, in order. Between two corners lie equal lines or one edited line.
+ * Undefined for more than `maxEdits` edits.
  */
 function shortestPath(before: readonly string[], after: readonly string[]): [number, number][] | undefined {
   // The furthest x on each diagonal; the index is the diagonal plus `maxEdits + 1`.
@@ -114,7 +115,7 @@ function walkBack(history: readonly Int32Array[], endX: number, endY: number): [
     const from = diagonal + (isAdded ? 1 : -1);
     const startX = furthest[edits + 1 + from] as number;
     const startY = startX - from;
-    // The corner behind the edit, then the one before it.
+    // The corner after the edit, then the corner before it.
     corners.push(isAdded ? [startX, startY + 1] : [startX + 1, startY], [startX, startY]);
     [x, y] = [startX, startY];
   }
@@ -143,14 +144,14 @@ function writeHunks(edits: readonly Edit[]): string {
   return pieces.join('');
 }
 
-/** The index of the first change from `start` on; the number of the edits where there is none. */
+/** The index of the first change at or after `start`; `edits.length` if there is none. */
 function nextChange(edits: readonly Edit[], start: number): number {
   let index = start;
   while (index < edits.length && edits[index]?.mark === ' ') index += 1;
   return index;
 }
 
-/** The end of a hunk: its context, and changes that are so close that their contexts meet. */
+/** The end of the hunk that begins with `firstChange`. It includes later changes whose context lines meet. */
 function hunkEnd(edits: readonly Edit[], firstChange: number): number {
   let lastChange = firstChange;
   for (let index = firstChange; index < edits.length && index - lastChange <= 2 * contextLines; index += 1)
@@ -158,7 +159,7 @@ function hunkEnd(edits: readonly Edit[], firstChange: number): number {
   return Math.min(edits.length, lastChange + contextLines + 1);
 }
 
-// An empty range names the line before it.
+// In a unified diff an empty range names the line before it.
 function range(line: number, count: number): string {
   return count === 1 ? `${line}` : `${count === 0 ? line - 1 : line},${count}`;
 }

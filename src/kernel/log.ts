@@ -12,7 +12,7 @@ export interface Log {
   info(fields: object, message: string): void;
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
-  /** A log whose every line carries the fields too. */
+  /** A log that adds the fields to every line. */
   child(fields: object): Log;
 }
 
@@ -23,7 +23,7 @@ export interface LogOptions {
   level: LogLevel;
   redactor: Redactor;
   /**
-   * Takes each line, its newline included. Without it lines go to standard output, written
+   * Receives each line with its newline. Without this function lines go to standard output, written
    * asynchronously and flushed at exit.
    */
   write?: (line: string) => void;
@@ -62,13 +62,13 @@ const secretNames = new Set([
   'credential',
   'credentials',
 ]);
-// A structure beyond this is replaced by one word.
+// Objects nested deeper are replaced by `[deep]`; further entries of an object or a list are dropped.
 const maximumDepth = 6;
 const maximumEntries = 200;
 // The search for secrets takes up to 140 ns a character, and a caller may choose the text.
 const maximumTextLength = 16 * 1024;
-// The part of a longer text that is searched for secrets. Its end may be a part of a
-// secret and is never shown.
+// The part of a longer text that is searched for secrets. Its end may be the beginning of a
+// secret, so it is never shown.
 const searchedTextLength = 4 * maximumTextLength;
 const hiddenEndLength = maximumTextLength;
 
@@ -91,7 +91,7 @@ function openStandardOutput(): LineWriter {
       output.flush();
     }, flushMs).unref();
   }
-  // A flush during a write has no effect, so lines that came meanwhile are flushed after it.
+  // A flush during a write has no effect, so lines that arrive during a write are flushed after it.
   output.on('drain', () => {
     if (hasLines) flushSoon();
     hasLines = false;
@@ -123,7 +123,7 @@ export function createLog(options: LogOptions): Log {
   function createChild(bindings: object): Log {
     function write(level: 'debug' | 'info' | 'warn' | 'error', fields: object, message: string): void {
       if (!engine.isLevelEnabled(level)) return;
-      // pino hands the finished line over before it returns.
+      // pino passes the finished line to the gate before it returns.
       const isPlain = bindings === noBindings && isPlainAlready(fields, fastWalk);
       engine[level](isPlain ? fields : plainFields(bindings, fields, fastWalk), message);
       if (gate.hasHeldBack())
@@ -146,7 +146,7 @@ interface LineWriter {
   write(line: string): void;
 }
 
-/** Passes lines on, but holds one back that may contain a secret: the log then writes it redacted. */
+/** Passes lines on, but holds back a line that may contain a secret: the log then writes it redacted. */
 function createLineGate(redactor: Redactor, destination: LineWriter) {
   let passesAll = false;
   let hasHeldBack = false;
@@ -186,8 +186,8 @@ function createEngine({ level, clock = systemClock }: LogOptions, destination: L
 
 const noBindings = {};
 
-// Many lines share a millisecond under load, and formatting the time costs as much as half of a
-// line.
+// Caches the formatted time: under load many lines share a millisecond, and formatting it costs half as
+// much as writing a whole line.
 function createTimestamp(clock: Pick<Clock, 'now'>): () => string {
   let atMs = Number.NaN;
   let timestamp = '';
@@ -246,13 +246,13 @@ function isOwnName(name: string): boolean {
 interface Walk {
   hide: Hide;
   /**
-   * Hides secrets in a text beyond the maximum length, also in a line that is not known to hold
-   * one.
+   * Shortens a text beyond the maximum length and hides secrets in it, even in a line that is not
+   * suspected to hold a secret.
    */
   hideLong: Hide;
   isSecretName: (name: string) => boolean;
   depth: number;
-  /** The objects that contain this value, to detect a circle. */
+  /** The objects that contain this value, to detect a cycle. */
   ancestors: readonly object[];
 }
 

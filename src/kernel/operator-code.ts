@@ -12,8 +12,8 @@ export function importFile(path: string): Promise<Record<string, unknown>> {
 }
 
 /**
- * The message of an error that the import of `path` threw, with the line, and with the file where
- * it is another one.
+ * The message of an error that the import of `path` threw, with its line, and with its file if that is
+ * not `path`.
  */
 export function describeLoadError(error: unknown, path: string): string {
   const message = error instanceof Error ? error.message : String(error);
@@ -22,8 +22,8 @@ export function describeLoadError(error: unknown, path: string): string {
   return `${message} (${place.file === path ? '' : `${place.file}, `}line ${place.line})`;
 }
 
-// A syntax error's stack begins with "FILE:LINE"; every other one has "FILE:LINE:COLUMN" in its
-// frames.
+// The stack of a syntax error begins with "FILE:LINE"; the stacks of other errors have "FILE:LINE:COLUMN"
+// in their frames.
 const stackPlaces = /(?:^| |\()((?:file:\/\/)?\/[^\n()]+?):(\d+)(?=[:\n])/gm;
 
 /** The first file outside of Node and of this installation that the error's stack names. */
@@ -66,7 +66,7 @@ const installation = isSingleExecutable
 /** The file to which `townhall` resolves; null for the executable, whose code is in no file. */
 export const installationFile: string | null = isSingleExecutable ? null : fileURLToPath(installation);
 
-// The program within the executable is no importable module. Its entry stores the exports of
+// The program within the executable cannot be imported as a module. Its entry stores the exports of
 // `townhall` under this symbol, and a generated module re-exports them.
 const exportsKey = Symbol.for('townhall.installation');
 

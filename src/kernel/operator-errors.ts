@@ -1,7 +1,7 @@
-// Errors of an operator's code, such as plugins and services of a project. One outside of any call
-// (in a timer, an event or an unhandled promise) and `process.exit()` would end the process and the
-// work of all others; here they go to the owner of the code, which the asynchronous context
-// identifies.
+// Errors in an operator's code, such as the plugins and services of a project. An error outside of any
+// call (in a timer, an event handler or an unhandled promise) or a call of `process.exit()` would end
+// the process and everyone's work. This file reports both to the owner of the code instead, which the
+// asynchronous context identifies.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { writeSync } from 'node:fs';
 import { inspect } from 'node:util';
@@ -59,7 +59,7 @@ function assignError(error: unknown): void {
 
 const exitNames = ['exit', 'reallyExit', 'abort', 'kill'] as const;
 
-/** Lets functions that end the process throw when an owner's code calls them. */
+/** Makes the functions that end the process throw when an owner's code calls them. */
 function replaceExits(): () => void {
   const target = process as unknown as Record<string, (...args: unknown[]) => unknown>;
   const originalMethods = exitNames.map((name) => [name, target[name]] as const);
@@ -70,7 +70,7 @@ function replaceExits(): () => void {
       const endsThisProcess = name !== 'kill' || (args[0] === process.pid && args[1] !== 0);
       if (owner !== undefined && endsThisProcess) {
         const error = new Error(`This code may not end the process: it called process.${name}().`);
-        // The code may catch this exception, so the owner is informed here.
+        // The code may catch the exception below, so tell the owner now.
         owner.fail(error);
         throw error;
       }

@@ -134,7 +134,7 @@ export function renderProblem(problem: Problem, requestId: string): ProblemBody 
   };
 }
 
-/** Any thrown value as a Problem. An unknown one becomes a 500 without detail; its cause is for the log. */
+/** Any thrown value as a Problem. An unknown error becomes a 500 without detail; its cause is for the log. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   return new Problem(
@@ -148,8 +148,8 @@ export function asProblem(error: unknown): Problem {
 }
 
 /**
- * Whether the same request could succeed later. The opposite is said on the wire with
- * `x-should-retry: false`, because client libraries otherwise retry every 409 and 5xx.
+ * Whether the same request would fail again later. Its response then has `x-should-retry: false`, because
+ * client libraries otherwise retry every 409.
  */
 export function isPermanent(problem: Problem): boolean {
   return problem.status < 500 && problem.status !== 429 && problem.headers['retry-after'] === undefined;

@@ -1,4 +1,4 @@
-// The last lines of a log in memory, for a command that asks a running server about one request.
+// The last lines of a log in memory, for a command that looks up one request in a running server.
 
 export interface RecentLines {
   add(line: string): void;
@@ -9,7 +9,7 @@ export interface RecentLines {
   read(after: number): { lines: string[]; next: number };
 }
 
-// A line of a request has 400 bytes on average, so the bytes bound lines with long errors only.
+// The line of a request has 400 bytes on average, so only long errors reach the limit of bytes.
 const defaultMaxLines = 5_000;
 const defaultMaxBytes = 4 * 2 ** 20;
 
@@ -19,8 +19,8 @@ export function createRecentLines({
   maxBytes = defaultMaxBytes,
 }: { maxLines?: number; maxBytes?: number } = {}): RecentLines {
   const lines: string[] = [];
-  // Dropped lines stay in the array until there are as many as kept ones, as a shift would move all
-  // the others.
+  // Dropped lines stay in the array as empty strings until there are `maxLines` of them: removing each
+  // at once would move all other lines.
   let firstIndex = 0;
   let droppedBefore = 0;
   let bytes = 0;

@@ -18,7 +18,7 @@ export interface Setting<T> {
   fallback: T;
   /** How `--help` shows the default; absent when there is none. */
   shownDefault?: string;
-  /** Throws a SettingError for an invalid text. */
+  /** Throws a SettingError for an invalid value. */
   parse(text: string): T;
 }
 
@@ -34,8 +34,8 @@ type Values<Table extends Record<string, Setting<unknown>>> = {
 };
 
 /**
- * Reads a whole table. An empty text counts as absent. Throws a SettingError for
- * unknown flags and unusable texts.
+ * Reads a whole table. An empty string counts as absent. Throws a SettingError for
+ * unknown flags and invalid values.
  */
 export function readSettings<Table extends Record<string, Setting<unknown>>>(
   table: Table,
@@ -49,7 +49,7 @@ export function readSettings<Table extends Record<string, Setting<unknown>>>(
   const values: Record<string, unknown> = {};
   for (const [name, { key, flag, fallback, parse }] of Object.entries(table)) {
     const flagText = flag === null ? undefined : flags[flag];
-    // An empty text falls through, hence || instead of ??.
+    // `||` instead of `??`, so that an empty string counts as absent.
     const text = flagText || env[key] || undefined;
     values[name] = text === undefined ? fallback : parse(text);
   }
@@ -104,7 +104,7 @@ export function secretText(key: string, description: string): Setting<string | u
   return optionalText(key, description, { flag: null });
 }
 
-/** The address of a PostgreSQL. Errors do not repeat it, because it contains a password. */
+/** The address of a PostgreSQL server. Errors do not repeat it, because it contains a password. */
 export function postgresUrl(
   key: string,
   description: string,
@@ -116,7 +116,7 @@ export function postgresUrl(
     parse(input) {
       if (isPostgresUrl(input)) return input;
       throw new SettingError(
-        `${key} takes the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/townhall.`,
+        `${key} takes the address of a PostgreSQL server, such as postgres://user:password@127.0.0.1:5432/townhall.`,
       );
     },
   };

@@ -1,5 +1,5 @@
-// Searches a text in linear time (Knuth-Morris-Pratt). `String.indexOf` takes the product of both
-// lengths for repetitive texts, so a caller could block the event loop with a long pattern.
+// Searches a text in linear time (Knuth-Morris-Pratt). `String.indexOf` can take time proportional to the
+// product of both lengths, so a caller could block the event loop with a long repetitive pattern.
 
 // Up to this length the engine's own search is faster even in the worst case.
 const shortPattern = 16;
