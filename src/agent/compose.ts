@@ -11,7 +11,7 @@ import { loopbackGuard } from '../kernel/http/guard.ts';
 import { createServer, type Server, type ServerOptions } from '../kernel/http/server.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Redactor } from '../kernel/secrets/secret.ts';
-import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
+import { registerDatabaseMetrics } from '../kernel/telemetry/database-metrics.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import { openTelemetry, type Telemetry } from '../kernel/telemetry/telemetry.ts';
 import type { Traces } from '../kernel/telemetry/traces.ts';
@@ -344,7 +344,7 @@ async function startTelemetry({
     log,
   });
   closers.defer(() => telemetry.close());
-  showDatabase(telemetry.metrics, database);
+  registerDatabaseMetrics(telemetry.metrics, database);
   return telemetry;
 }
 

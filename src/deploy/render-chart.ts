@@ -1,6 +1,6 @@
 // Renders the Helm chart of a project: `Chart.yaml` and `values.yaml` from its declaration, and the
 // templates as they are. The chart runs the image of the rendered Dockerfile.
-import { assetPath, readTextNow } from '../kernel/assets.ts';
+import { assetPath, readTextSync } from '../kernel/assets.ts';
 import { portOf, type Declaration } from './declaration.ts';
 import { labelOf, quote, signature, type RenderOptions } from './render-options.ts';
 
@@ -30,7 +30,7 @@ export function renderChart({
   return {
     'Chart.yaml': chart(declaration, version),
     'values.yaml': values(declaration),
-    ...Object.fromEntries(names.map((name) => [name, readTextNow(assetPath(`${folder}/${name}`))])),
+    ...Object.fromEntries(names.map((name) => [name, readTextSync(assetPath(`${folder}/${name}`))])),
   };
 }
 

@@ -4,7 +4,7 @@ import { createIdempotency } from '../kernel/data/idempotency.ts';
 import { createJobs } from '../kernel/data/jobs.ts';
 import { openTelemetry } from '../kernel/telemetry/telemetry.ts';
 import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
-import { showDatabase } from '../kernel/telemetry/database-metrics.ts';
+import { registerDatabaseMetrics } from '../kernel/telemetry/database-metrics.ts';
 import { mayLogInLocally } from './accounts/index.ts';
 import { audit, auditStore } from './audit/index.ts';
 import { isStartupKey } from './config.ts';
@@ -40,7 +40,7 @@ export async function openInfrastructure({
     }),
   );
   const upstream = createUpstreamObserver({ telemetry, clock });
-  showDatabase(telemetry.metrics, database);
+  registerDatabaseMetrics(telemetry.metrics, database);
   const changes = createChanges({ database, schema: 'gateway', clock, log });
   const auditLog = defer(audit({ store: auditStore(database), log, clock }));
   const maxBytesPerCaller = config.answersQuotaMb * 1024 * 1024;

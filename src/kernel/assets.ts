@@ -64,13 +64,13 @@ export async function readText(file: string): Promise<string> {
 }
 
 /** Reads a file as text synchronously, for values that a module needs while it loads. */
-export function readTextNow(file: string): string {
+export function readTextSync(file: string): string {
   const key = assetKey(file);
   return key === undefined ? readFileSync(file, 'utf8') : Buffer.from(assetBytes(key)).toString('utf8');
 }
 
 /** The bytes of a file as a stream. */
-export function readPieces(file: string): Readable {
+export function openByteStream(file: string): Readable {
   const key = assetKey(file);
   return key === undefined ? createReadStream(file) : Readable.from([assetBytes(key)]);
 }
@@ -88,7 +88,8 @@ export function assetExists(file: string): boolean {
  * `src/kernel/data/embedded/worker`.
  */
 export function startThread(path: string, options: WorkerOptions): Worker {
-  if (isSingleExecutable) return new Worker(readTextNow(assetPath(`${path}.js`)), { ...options, eval: true });
+  if (isSingleExecutable)
+    return new Worker(readTextSync(assetPath(`${path}.js`)), { ...options, eval: true });
   const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js';
   return new Worker(new URL(`${path.slice('src/'.length)}${extension}`, program), options);
 }

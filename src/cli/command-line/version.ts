@@ -1,6 +1,6 @@
 // The version in this installation's package.json.
-import { readTextNow, assetPath } from '../../kernel/assets.ts';
+import { readTextSync, assetPath } from '../../kernel/assets.ts';
 
 /** The version, such as `0.1.0`. */
-export const version: string = (JSON.parse(readTextNow(assetPath('package.json'))) as { version: string })
+export const version: string = (JSON.parse(readTextSync(assetPath('package.json'))) as { version: string })
   .version;

@@ -2,7 +2,10 @@
 import type { Database } from '../data/database.ts';
 import { type Metrics, waitBuckets } from './metrics.ts';
 
-export function showDatabase(metrics: Metrics, database: Pick<Database, 'pool' | 'onPoolWait'>): void {
+export function registerDatabaseMetrics(
+  metrics: Metrics,
+  database: Pick<Database, 'pool' | 'onPoolWait'>,
+): void {
   metrics.gauge(
     'townhall_database_connections',
     'Connections to the database by state.',

@@ -15,7 +15,7 @@ import { dirname, join } from 'node:path';
 import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
-import { isSingleExecutable, readBytes, readPieces } from '../../assets.ts';
+import { isSingleExecutable, readBytes, openByteStream } from '../../assets.ts';
 import { engineFile } from './engine.ts';
 import { rawProtocol } from './raw.ts';
 import { readTar } from './tar.ts';
@@ -177,7 +177,7 @@ async function unpackSeed(seed: string, folder: string): Promise<void> {
     file = undefined;
   };
   try {
-    for await (const part of readTar(readPieces(seed).pipe(createGunzip({ chunkSize: 256 * 1024 })))) {
+    for await (const part of readTar(openByteStream(seed).pipe(createGunzip({ chunkSize: 256 * 1024 })))) {
       if (part.kind === 'content') {
         writeAll(file, part.bytes);
         continue;
