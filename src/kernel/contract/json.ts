@@ -13,12 +13,14 @@ const maximumDepth = 64;
 // tokens of an embeddings call. Both limits keep every step below 50 ms.
 const maximumParts = 100_000;
 const maximumValues = 500_000;
+// A double needs at most 24 characters; a number of more than 300 digits may be infinite.
+const maximumScalarLength = 300;
 // V8 turns a larger object into a dictionary, which costs several times as much.
 const maximumMembers = 10_000;
 
 /** The value of a JSON document. Throws a 400 Problem that names the error, and a 413 for too many values. */
 export function parseJson(bytes: Buffer): unknown {
-  refuseForeignEncoding(bytes);
+  refuseOtherEncodings(bytes);
   const { hasSuspects, members } = scan(bytes, { nameDepth: 1 });
   let value: unknown;
   try {
@@ -44,7 +46,7 @@ function countMembers(value: unknown): number {
   return count;
 }
 
-function refuseForeignEncoding(bytes: Buffer): void {
+function refuseOtherEncodings(bytes: Buffer): void {
   const [firstByte, secondByte, thirdByte] = [bytes[0], bytes[1], bytes[2]];
   const hasUtf8Mark = firstByte === 0xef && secondByte === 0xbb && thirdByte === 0xbf;
   // JSON in UTF-16 has a zero among its first two bytes; its byte order mark is invalid UTF-8.
@@ -59,9 +61,9 @@ function refuseForeignEncoding(bytes: Buffer): void {
 
 // The class of each byte outside of strings and names for the scan. All others are 0 and skipped
 // with one table look-up, which makes the scan three times as fast as a switch over the characters.
-const meanings = new Uint8Array(256);
+const byteClasses = new Uint8Array(256);
 const [quote, opening, closing, comma, colon, exponent] = [1, 2, 3, 4, 5, 6];
-for (const [character, meaning] of [
+for (const [character, byteClass] of [
   ['"', quote],
   ['{', opening],
   ['[', opening],
@@ -72,7 +74,7 @@ for (const [character, meaning] of [
   ['e', exponent],
   ['E', exponent],
 ] as const) {
-  meanings[character.charCodeAt(0)] = meaning;
+  byteClasses[character.charCodeAt(0)] = byteClass;
 }
 
 interface Scan {
@@ -89,7 +91,7 @@ interface Scan {
  */
 function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   const { length } = bytes;
-  const texts: TextScan = { nextQuote: -1, nextEscape: -1, hasSuspectEscape: false };
+  const strings: StringScan = { nextQuote: -1, nextEscape: -1, hasSuspectEscape: false };
   let hasSuspects = bytes.includes('__proto__');
   let depth = 0;
   let expectsName = false;
@@ -102,12 +104,12 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
   const names: (Names | undefined)[] = [];
   const result = (isSuspect: boolean): Scan => ({ hasSuspects: isSuspect, members: allMembers });
   for (let offset = 0; offset < length; offset += 1) {
-    const meaning = meanings[bytes[offset] as number];
-    if (meaning === 0) continue;
-    switch (meaning) {
+    const byteClass = byteClasses[bytes[offset] as number];
+    if (byteClass === 0) continue;
+    switch (byteClass) {
       case quote: {
         if (++parts > maximumParts) throw tooManyParts();
-        const end = closingQuote(bytes, offset + 1, texts);
+        const end = closingQuote(bytes, offset + 1, strings);
         if (end < 0) return result(hasSuspects);
         if (expectsName) {
           refuseDuplicate(bytes.toString('utf8', offset, end + 1), names[depth] as Names);
@@ -129,12 +131,11 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
         // More closing than opening brackets; JSON.parse reports it.
         if (--depth < 0) return result(hasSuspects);
         expectsName = false;
-        // A double needs at most 24 characters; a number of 300 digits may be infinite.
-        if (offset - scalarStart > 300) hasSuspects = true;
+        if (offset - scalarStart > maximumScalarLength) hasSuspects = true;
         break;
       case comma:
         if (++values > maximumValues) throw tooMany(`${maximumValues} values`);
-        if (offset - scalarStart > 300) hasSuspects = true;
+        if (offset - scalarStart > maximumScalarLength) hasSuspects = true;
         if (depth <= nameDepth && names[depth] !== undefined) expectsName = true;
         break;
       case colon:
@@ -153,7 +154,7 @@ function scan(bytes: Buffer, { nameDepth }: { nameDepth: number }): Scan {
     }
     scalarStart = offset;
   }
-  return result(hasSuspects || texts.hasSuspectEscape || length - scalarStart > 300);
+  return result(hasSuspects || strings.hasSuspectEscape || length - scalarStart > maximumScalarLength);
 }
 
 function tooDeep(): Problem {
@@ -162,14 +163,14 @@ function tooDeep(): Problem {
 }
 
 function tooManyParts(): Problem {
-  return tooMany(`${maximumParts} objects, arrays, names and texts`);
+  return tooMany(`${maximumParts} objects, arrays, names and strings`);
 }
 
 function tooMany(limit: string): Problem {
   return new Problem('too_large', 'request_too_large', `The body may have ${limit} at most.`);
 }
 
-interface TextScan {
+interface StringScan {
   /**
    * Positions of the next quote and the next backslash from the last search; valid
    * until the scan passes them.
@@ -181,23 +182,23 @@ interface TextScan {
 }
 
 // Up to this length a loop is faster than a native search.
-const shortText = 64;
+const shortString = 64;
 
 /** The position of the quote that ends the string at `start`, or -1. */
-function closingQuote(bytes: Buffer, start: number, texts: TextScan): number {
+function closingQuote(bytes: Buffer, start: number, strings: StringScan): number {
   const { length } = bytes;
-  let searchAfter = start + shortText;
+  let searchAfter = start + shortString;
   for (let offset = start; offset < length; offset += 1) {
     const byte = bytes[offset];
     if (byte === 0x22) return offset;
     if (byte === 0x5c) {
       offset += 1;
-      if (bytes[offset] === 0x75 && isSuspectEscape(bytes, offset + 1)) texts.hasSuspectEscape = true;
+      if (bytes[offset] === 0x75 && isSuspectEscape(bytes, offset + 1)) strings.hasSuspectEscape = true;
     } else if (offset > searchAfter) {
-      if (texts.nextQuote < offset) texts.nextQuote = indexOrEnd(0x22, bytes, offset);
-      if (texts.nextEscape < offset) texts.nextEscape = indexOrEnd(0x5c, bytes, offset);
-      offset = Math.min(texts.nextQuote, texts.nextEscape) - 1;
-      searchAfter = offset + shortText;
+      if (strings.nextQuote < offset) strings.nextQuote = indexOrEnd(0x22, bytes, offset);
+      if (strings.nextEscape < offset) strings.nextEscape = indexOrEnd(0x5c, bytes, offset);
+      offset = Math.min(strings.nextQuote, strings.nextEscape) - 1;
+      searchAfter = offset + shortString;
     }
   }
   return -1;

@@ -19,10 +19,10 @@ function problemOf(run: () => unknown): Problem {
 
 describe('parseJson', () => {
   test.each([
-    ['objects', list(() => '{}', 100_000), '100000 objects, arrays, names and texts'],
-    ['arrays', list(() => '[]', 100_000), '100000 objects, arrays, names and texts'],
-    ['texts', list(() => '""', 100_000), '100000 objects, arrays, names and texts'],
-    ['names', list((index) => `{"k${index}":0}`, 50_000), '100000 objects, arrays, names and texts'],
+    ['objects', list(() => '{}', 100_000), '100000 objects, arrays, names and strings'],
+    ['arrays', list(() => '[]', 100_000), '100000 objects, arrays, names and strings'],
+    ['texts', list(() => '""', 100_000), '100000 objects, arrays, names and strings'],
+    ['names', list((index) => `{"k${index}":0}`, 50_000), '100000 objects, arrays, names and strings'],
     ['numbers', list(String, 500_002), '500000 values'],
     ['members in one object', `{"a":${object(10_001)}}`, '10000 members in one object'],
     [
