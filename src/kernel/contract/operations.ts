@@ -9,6 +9,7 @@ import {
   type ParameterObject,
   resolveReference,
   type ResponseObject,
+  type SecurityScheme,
 } from './document.ts';
 import { createSnakeCaseReader } from './snake-case.ts';
 
@@ -149,7 +150,7 @@ function deprecationHeaders(operation: OperationObject): { deprecation: string; 
   ) as [Date, Date];
   if (Number.isNaN(deprecatedSince.getTime()) || Number.isNaN(sunset.getTime()))
     throw new Error(
-      `${operation.operationId ?? ''} is deprecated; give it the days x-deprecated-since and x-sunset.`,
+      `${operation.operationId ?? ''} is deprecated; declare the days x-deprecated-since and x-sunset.`,
     );
   return { deprecation: `@${deprecatedSince.getTime() / 1000}`, sunset: sunset.toUTCString() };
 }
@@ -235,35 +236,50 @@ export function requireConsistency(
   { handlers, identities }: { handlers: object; identities: Record<string, string> },
 ): void {
   const declaredSchemes = document.components?.securitySchemes ?? {};
-  const operationIds = new Set(operations.map(({ operationId }) => operationId));
-  const schemes = new Set([
-    ...Object.keys(declaredSchemes),
-    ...operations.flatMap(({ path, method }) => schemesOf(document.paths?.[path]?.[method]?.security ?? [])),
-  ]);
+  const securityOf = ({ path, method }: ContractOperation) => document.paths?.[path]?.[method]?.security;
+  const usedSchemes = operations.flatMap((operation) => schemesOf(securityOf(operation) ?? []));
+  const schemes = new Set([...Object.keys(declaredSchemes), ...usedSchemes]);
   const errors = [
-    ...Object.entries(declaredSchemes)
-      .filter(([, { type, in: place }]) => type === 'apiKey' && place !== 'header')
-      .map(([scheme]) => `the security scheme ${scheme} takes a key elsewhere than in a header`),
-    ...operations.flatMap((operation, index) => [
-      ...operationErrors(operation, document.paths?.[operation.path]?.[operation.method]?.security),
-      ...(operation.operationId !== '' && !Object.hasOwn(handlers, operation.handlerId)
-        ? [`${operation.operationId} has no handler`]
-        : []),
-      ...(operations.findIndex(({ operationId }) => operationId === operation.operationId) < index &&
-      operation.operationId !== ''
-        ? [`${operation.operationId} is the id of two operations`]
-        : []),
+    ...Object.entries(declaredSchemes).flatMap(([name, scheme]) => keyPlacementErrors(name, scheme)),
+    ...operations.flatMap((operation) => [
+      ...operationErrors(operation, securityOf(operation)),
+      ...missingHandlerErrors(operation, handlers),
     ]),
-    ...Object.keys(handlers)
-      .filter((operationId) => !operationIds.has(operationId))
-      .map((operationId) => `the handler ${operationId} has no operation`),
-    ...[...schemes].flatMap((scheme) => {
-      if (!Object.hasOwn(identities, scheme))
-        return [`the security scheme ${scheme} is not mapped to an identity`];
-      return declaredSchemes[scheme] ? [] : [`the security scheme ${scheme} is not declared`];
-    }),
+    ...repeatedIds(operations).map((operationId) => `${operationId} is the id of two operations`),
+    ...unusedHandlers(handlers, operations).map((name) => `the handler ${name} has no operation`),
+    ...[...schemes].flatMap((scheme) => schemeErrors(scheme, declaredSchemes, identities)),
   ];
   if (errors.length > 0) throw new Error(`The contract cannot be served: ${errors.join('; ')}.`);
+}
+
+function keyPlacementErrors(name: string, { type, in: place }: SecurityScheme): string[] {
+  if (type !== 'apiKey' || place === 'header') return [];
+  return [`the security scheme ${name} must take its key in a header`];
+}
+
+function missingHandlerErrors({ operationId, handlerId }: ContractOperation, handlers: object): string[] {
+  if (operationId === '' || Object.hasOwn(handlers, handlerId)) return [];
+  return [`${operationId} has no handler`];
+}
+
+function repeatedIds(operations: readonly ContractOperation[]): string[] {
+  const ids = operations.map(({ operationId }) => operationId);
+  return ids.filter((operationId, index) => operationId !== '' && ids.indexOf(operationId) < index);
+}
+
+function unusedHandlers(handlers: object, operations: readonly ContractOperation[]): string[] {
+  const operationIds = new Set(operations.map(({ operationId }) => operationId));
+  return Object.keys(handlers).filter((operationId) => !operationIds.has(operationId));
+}
+
+function schemeErrors(
+  scheme: string,
+  declaredSchemes: Record<string, SecurityScheme>,
+  identities: Record<string, string>,
+): string[] {
+  if (!Object.hasOwn(identities, scheme))
+    return [`the security scheme ${scheme} is not mapped to an identity`];
+  return declaredSchemes[scheme] ? [] : [`the security scheme ${scheme} is not declared`];
 }
 
 function operationErrors(
@@ -275,7 +291,7 @@ function operationErrors(
   if (operationId === '') errors.push(`${name} has no operationId`);
   if (!Array.isArray(security)) errors.push(`${name} has no security of its own`);
   else if (security.some((requirement) => Object.keys(requirement).length > 1))
-    errors.push(`${name} asks for two credentials at once`);
+    errors.push(`${name} requires two credentials at once`);
   if (errorDialect !== undefined && !errorDialects.includes(errorDialect))
     errors.push(`${name} has unknown error types`);
   return errors;

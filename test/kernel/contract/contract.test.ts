@@ -181,7 +181,7 @@ describe('deprecation', () => {
   test('needs the days of its start and end', () => {
     expect(() =>
       createContract(contractOptions(deprecatedDocument({ 'x-sunset': '2027-02-01' }), {})),
-    ).toThrow('x.get is deprecated; give it the days x-deprecated-since and x-sunset.');
+    ).toThrow('x.get is deprecated; declare the days x-deprecated-since and x-sunset.');
   });
 });
 
