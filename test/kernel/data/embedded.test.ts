@@ -229,6 +229,12 @@ describe('the engine', () => {
     await copy.close();
     rmSync(folder, { recursive: true });
   });
+
+  it('completes two exports that are requested at once', async () => {
+    const database = await open();
+    const exports = await Promise.all([database.dump?.(), database.dump?.()]);
+    expect(exports.map((bytes) => (bytes?.byteLength ?? 0) > 0)).toEqual([true, true]);
+  });
 });
 
 describe('the space of deleted rows', () => {

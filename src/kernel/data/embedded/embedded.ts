@@ -6,6 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { assetExists, assetPath, isSingleExecutable, readBytes, startThread } from '../../assets.ts';
+import { createSerializer } from '../../async.ts';
 import { errorText } from '../../error-text.ts';
 import { makeFolder } from '../../folder.ts';
 import { engineFile } from './engine.ts';
@@ -88,6 +89,8 @@ async function supervise(
 ): Promise<Embedded> {
   let engine: Promise<Engine> | undefined;
   let isClosing = false;
+  // The engine's thread answers one dump at a time.
+  const serializeDumps = createSerializer();
 
   function start(): Promise<Engine> {
     const startedEngine = startEngine(options);
@@ -113,7 +116,7 @@ async function supervise(
   await runningEngine();
   return {
     dial: async ({ isPatient = false } = {}) => (await runningEngine()).dial(isPatient),
-    dump: async () => (await runningEngine()).dump(),
+    dump: () => serializeDumps(async () => (await runningEngine()).dump()),
     async close() {
       if (isClosing) return;
       isClosing = true;
