@@ -32,7 +32,7 @@ describe('ActiveSet', () => {
     expect(members).toEqual(['a']);
   });
 
-  test('leaves nothing of deleted members in the old generation', () => {
+  test('promotes less than 50 bytes of each deleted member', () => {
     const script = join(import.meta.dirname, 'active-set-heap.ts');
     const promotedBytes = Number(
       execFileSync(process.execPath, ['--expose-gc', script], { encoding: 'utf8' }),

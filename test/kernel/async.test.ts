@@ -66,7 +66,7 @@ describe('settlesWithin', () => {
 });
 
 describe('createSerializer', () => {
-  it('starts work after the end of the work before it', async () => {
+  it('starts work once the preceding work has ended', async () => {
     const serialize = createSerializer();
     const first = Promise.withResolvers<void>();
     const order: string[] = [];
@@ -80,7 +80,7 @@ describe('createSerializer', () => {
     expect(order).toEqual(['first', 'second']);
   });
 
-  it('runs work behind work that failed', async () => {
+  it('runs work after work that failed', async () => {
     const serialize = createSerializer();
     const failure = serialize(() => Promise.reject(new Error('failed')));
     expect(await serialize(async () => 'done')).toBe('done');
@@ -109,13 +109,13 @@ describe('retry', () => {
     await expect(retry(work, { isRetryable, delayMs: () => 0 })).rejects.toThrow('attempt 2');
   });
 
-  it('ends the wait at an abort', async () => {
-    const closeStart = new AbortController();
+  it('ends the wait when the signal is aborted', async () => {
+    const caller = new AbortController();
     const work = async () => {
-      setImmediate(() => closeStart.abort());
+      setImmediate(() => caller.abort());
       throw new Error('away');
     };
-    const options = { isRetryable: () => true, delayMs: () => 60_000, signal: closeStart.signal };
+    const options = { isRetryable: () => true, delayMs: () => 60_000, signal: caller.signal };
     await expect(retry(work, options)).rejects.toThrow('away');
   });
 });
@@ -139,7 +139,7 @@ describe('createBatcher', () => {
     expect(sizes).toEqual([2, 1]);
   });
 
-  it('keeps two items of one key apart', async () => {
+  it('puts items with the same key into separate batches', async () => {
     const batches: string[][] = [];
     const add = createBatcher(
       async (items: readonly string[]) => {

@@ -15,7 +15,7 @@ function recordingLog(): { log: Log; warnings: object[] } {
 }
 
 describe('createBackground', () => {
-  test('runs the work of one name one at a time', async () => {
+  test('starts no work while work of the same name runs', async () => {
     const background = createBackground(recordingLog().log);
     const gate = Promise.withResolvers<void>();
     let runs = 0;

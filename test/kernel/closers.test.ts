@@ -1,9 +1,9 @@
-// The list of close functions behind every start.
+// The list of close functions for the resources that a server opens while it starts.
 import { describe, expect, test } from 'vitest';
 import { closeOnError, createClosers } from '../../src/kernel/closers.ts';
 
 describe('createClosers', () => {
-  test('closes in reverse order, past one that throws', async () => {
+  test('closes in reverse order even if one function throws', async () => {
     const order: string[] = [];
     const closers = createClosers();
     closers.defer(() => order.push('database'));

@@ -58,7 +58,7 @@ describe('the control socket', () => {
     );
   });
 
-  it('refuses unknown names and those of Object.prototype', async () => {
+  it('refuses unknown names and names of Object.prototype', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     for (const name of ['unknown', 'constructor', '__proto__', 'toString']) {
       await expect(callControl(path, name, null)).rejects.toMatchObject({
@@ -143,7 +143,7 @@ describe('the control socket', () => {
     expect(await callControl(path, 'echo', 1)).toEqual({ received: 1 });
   });
 
-  it('does not replace a file that is no socket', async () => {
+  it('does not replace a file that is not a socket', async () => {
     writeFileSync(path, 'mine');
     await expect(serveControl(path, handlers, { log: silentLog })).rejects.toThrow(
       `${path} exists and is not a socket.`,

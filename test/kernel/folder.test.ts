@@ -42,7 +42,7 @@ describe('the folder of a setting', () => {
   test.each([
     ['below a file', 'file/x'],
     ['that is a file', 'file'],
-  ])('is refused %s by the name of the setting', async (_title, path) => {
+  ])('is refused %s with an error that names the setting', async (_title, path) => {
     for (const check of [requireFolder, makeSettingFolder]) {
       const refusal = await check('DATA_PATH', join(folder, path)).catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(SettingError);

@@ -66,7 +66,7 @@ describe('problem', () => {
     expect(JSON.stringify(renderProblem(problem, 'req_1'))).not.toContain('hunter2');
   });
 
-  test('asProblem returns a Problem as it is', () => {
+  test('asProblem returns a Problem unchanged', () => {
     const loginProblem = new Problem('gone', 'login_spent', 'Spent.');
     expect(asProblem(loginProblem)).toBe(loginProblem);
   });

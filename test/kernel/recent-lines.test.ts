@@ -13,7 +13,7 @@ describe('createRecentLines', () => {
     expect(recentLines.read(2)).toEqual({ lines: [], next: 2 });
   });
 
-  test('keeps the latest lines beyond its number, with stable positions', () => {
+  test('keeps the latest lines beyond its maximum number, with stable positions', () => {
     const recentLines = createRecentLines({ maxLines: 3 });
     for (let index = 0; index < 20; index += 1) {
       recentLines.add(`line ${index}`);
@@ -26,7 +26,7 @@ describe('createRecentLines', () => {
     expect(recentLines.read(18).lines).toEqual(['line 18', 'line 19']);
   });
 
-  test('drops old lines beyond its bytes but never the last one', () => {
+  test('drops old lines beyond its bytes but never the last line', () => {
     const recentLines = createRecentLines({ maxBytes: 10 });
     recentLines.add('12345');
     recentLines.add('67890');

@@ -162,7 +162,7 @@ describe('metrics', () => {
     expect((await fetch(metricsUrl, { method: 'POST' })).status).toBe(405);
   });
 
-  test('are not read by a page of a browser', async () => {
+  test('are refused to a browser page', async () => {
     const { metricsUrl } = await startObserved({});
     const { status, headers } = await fetch(metricsUrl, { headers: { origin: 'http://evil.test' } });
     expect([status, headers.get('access-control-allow-origin')]).toEqual([403, null]);
@@ -356,7 +356,7 @@ describe('traces', () => {
     expect(collector.bodies.join('')).not.toMatch(/CANARY|127\.0\.0\.1|user-token/);
   });
 
-  test('start anew without a valid trace of the caller', async () => {
+  test('start a new trace if the caller sends no valid one', async () => {
     const collector = await openCollector();
     const { world } = await startObserved(
       { traces: traceSettings(collector.url) },

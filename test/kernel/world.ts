@@ -12,7 +12,7 @@ import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { createServer, type Server, type ServerOptions } from '../../src/kernel/http/server.ts';
 
-/** These contracts have no generated types, so their calls have the widest ones. */
+/** These contracts have no generated types, so their calls have the widest types. */
 export type AnyCall = Call<
   {
     body: unknown;
@@ -45,15 +45,15 @@ const problem = {
 const json = (schema: object) => ({ description: 'Done.', content: { 'application/json': { schema } } });
 const anyObject = { type: 'object' };
 const userOnly = [{ userToken: [] }];
-const name = (location: string, extraMembers: object = {}) => ({
-  name: location,
+const pathParameter = (name: string, extraMembers: object = {}) => ({
+  name,
   in: 'path',
   required: true,
   schema: { type: 'string', maxLength: 256 },
   ...extraMembers,
 });
 
-/** Literal paths beside the generic one, a recursive body, a union by `type`, streams and bytes. */
+/** Literal paths beside a generic path, a recursive body, a union by `type`, streams and bytes. */
 export function smallContract(): SmallDocument {
   return {
     openapi: '3.1.1',
@@ -89,7 +89,7 @@ const smallPaths: SmallDocument['paths'] = {
     get: {
       operationId: 'ai.getModel',
       security: [],
-      parameters: [name('model_id', { 'x-spans-slashes': true })],
+      parameters: [pathParameter('model_id', { 'x-spans-slashes': true })],
       responses: { 200: json(anyObject), 400: problem },
     },
   },
@@ -185,13 +185,13 @@ const smallPaths: SmallDocument['paths'] = {
     get: {
       operationId: 'directory.readAction',
       security: [],
-      parameters: [name('service'), name('action')],
+      parameters: [pathParameter('service'), pathParameter('action')],
       responses: { 200: json(anyObject) },
     },
     post: {
       operationId: 'directory.callAction',
       security: [],
-      parameters: [name('service'), name('action')],
+      parameters: [pathParameter('service'), pathParameter('action')],
       responses: { 200: json(anyObject) },
     },
   },
@@ -199,7 +199,7 @@ const smallPaths: SmallDocument['paths'] = {
     post: {
       operationId: 'directory.callStep',
       security: [],
-      parameters: [name('service'), name('action'), name('step')],
+      parameters: [pathParameter('service'), pathParameter('action'), pathParameter('step')],
       responses: { 200: json(anyObject) },
     },
   },

@@ -178,7 +178,7 @@ describe('deprecation', () => {
     expect((await call('GET', '/health')).headers).toBeUndefined();
   });
 
-  test('needs the days of its start and end', () => {
+  test('requires the days of deprecation and sunset', () => {
     expect(() =>
       createContract(contractOptions(deprecatedDocument({ 'x-sunset': '2027-02-01' }), {})),
     ).toThrow('x.get is deprecated; declare the days x-deprecated-since and x-sunset.');

@@ -1,4 +1,4 @@
-// Limits on the JSON of a request body; http/server-requests.test.ts has the other ones.
+// Limits on the JSON of a request body; http/server-requests.test.ts tests the other limits of a request.
 import { describe, expect, test } from 'vitest';
 import { parseJson } from '../../../src/kernel/contract/json.ts';
 import type { Problem } from '../../../src/kernel/problem.ts';
@@ -21,7 +21,7 @@ describe('parseJson', () => {
   test.each([
     ['objects', list(() => '{}', 100_000), '100000 objects, arrays, names and strings'],
     ['arrays', list(() => '[]', 100_000), '100000 objects, arrays, names and strings'],
-    ['texts', list(() => '""', 100_000), '100000 objects, arrays, names and strings'],
+    ['strings', list(() => '""', 100_000), '100000 objects, arrays, names and strings'],
     ['names', list((index) => `{"k${index}":0}`, 50_000), '100000 objects, arrays, names and strings'],
     ['numbers', list(String, 500_002), '500000 values'],
     ['members in one object', `{"a":${object(10_001)}}`, '10000 members in one object'],
@@ -46,7 +46,7 @@ describe('parseJson', () => {
     ['300,000 tokens', `{"input":[${list(String, 150_000)},${list(String, 150_000)}]}`],
     ['10,000 members in each of two objects', `[${object(10_000)},${object(10_000)}]`],
     [
-      'a long text of escapes',
+      'a long string of escapes',
       [
         `{"a":"${'\\"\\\\\\n\\u00e9'.repeat(10_000)}"`,
         `"b":"${'x'.repeat(1_000)}\\""`,
@@ -54,7 +54,7 @@ describe('parseJson', () => {
       ].join(','),
     ],
     [
-      'texts of every length around an escape',
+      'strings of every length around an escape',
       list((index) => `"${'x'.repeat(index)}\\"${'y'.repeat(index)}","${'z'.repeat(index)}"`, 200),
     ],
   ])('accepts %s', (_name, text) => {
@@ -65,7 +65,7 @@ describe('parseJson', () => {
     ['at the top', '{"model":"a","model":"b"}', 'model'],
     ['of a message', '{"messages":[{"content":"long"},{"content":"long","content":"hi"}]}', 'content'],
     ['in two spellings', '{"a":{"b":[{"name":1,"n\\u0061me":2}]}}', 'name'],
-    ['behind objects and arrays', '{"a":[{},[]],"b":{"c":{},"d":[],"c":1}}', 'c'],
+    ['after objects and arrays', '{"a":[{},[]],"b":{"c":{},"d":[],"c":1}}', 'c'],
   ])('refuses a repeated member %s', (_name, text, param) => {
     expect(problemOf(() => parse(text))).toMatchObject({ status: 400, code: 'duplicate_member', param });
   });

@@ -55,7 +55,7 @@ describe('a cursor', () => {
     Buffer.from('["a"').toString('base64url'),
     encodeCursor(['2026-11-20 09:00:00+00', 'b\u0000']),
     encodeCursor(['2026-11-20 09:00:00+00', 1]),
-  ])('of another form is refused: %s', (cursor) => {
+  ])('of another format is refused: %s', (cursor) => {
     expect(() => decodeCursor(cursor, isTimeAndId)).toThrow(
       expect.objectContaining({ status: 400, param: 'cursor' }),
     );

@@ -1,4 +1,4 @@
-// The second spelling of members, for operations with `x-snake-case-members`.
+// Member names in snake case, which operations with `x-snake-case-members` accept.
 import { describe, expect, it } from 'vitest';
 import { createSnakeCaseReader } from '../../../src/kernel/contract/snake-case.ts';
 
@@ -28,14 +28,14 @@ describe('createSnakeCaseReader', () => {
     expect(read(body)).toEqual({ mime_type: 'a', mimeType: 'b' });
   });
 
-  it('takes __proto__ as a member like any other', () => {
+  it('treats __proto__ like any other member', () => {
     const result = read(JSON.parse('{"mime_type":"a","__proto__":{"parts":1},"constructor":2}')) as object;
     expect(JSON.stringify(result)).toBe('{"mimeType":"a","__proto__":{"parts":1},"constructor":2}');
     expect(Object.getPrototypeOf(result)).toBe(Object.prototype);
   });
 
   // A copy of each object of a body of 10 MiB took up to a second.
-  it('copies no object without a name to replace', () => {
+  it('copies no object without a member to rename', () => {
     const part = { inlineData: { mimeType: 'a' } };
     const body = { parts: [part, { inline_data: {} }] };
     const result = read(body) as typeof body;

@@ -1,4 +1,4 @@
-// The fast implementation of the length keywords, compared with the validator's own.
+// The fast implementation of the length keywords, compared with Ajv's own keywords.
 import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { useQuickLengths } from '../../../src/kernel/contract/text-length.ts';
@@ -18,7 +18,7 @@ const texts = [
 ];
 
 describe('the length keywords', () => {
-  test.each(['minLength', 'maxLength'])('%s counts as the validator does', (keyword) => {
+  test.each(['minLength', 'maxLength'])('%s counts as Ajv does', (keyword) => {
     const ajv = new Ajv({ logger: false });
     useQuickLengths(ajv);
     for (const limit of [0, 1, 2, 3, 4]) {
@@ -31,7 +31,7 @@ describe('the length keywords', () => {
     }
   });
 
-  test('report the errors of the validator', () => {
+  test('report the same errors as Ajv', () => {
     const schema = {
       type: 'object',
       properties: { a: { type: 'string', minLength: 2, maxLength: 3, pattern: '^a' } },

@@ -103,7 +103,7 @@ describe('changes', () => {
     await place.database.tx((tx) => firstReplica.changes.bump(tx));
     await until(
       () => firstReplica.countNotifications() === 2 && secondListenerCalls > 0,
-      'the listener behind the bad one was reached',
+      'the listener after the bad one was reached',
     );
     stop();
     const callsBefore = secondListenerCalls;
@@ -160,6 +160,7 @@ describe('changes', () => {
     // A poll that is already running may still succeed.
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(changes.generation()).not.toBeNull();
+    // Cached values are used for 900 ms after the last poll.
     nowMs += 901;
     expect(changes.generation()).toBeNull();
     outage.isAway = false;

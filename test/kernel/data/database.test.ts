@@ -35,7 +35,7 @@ async function openDatabase(limits: Partial<DatabaseLimits> = {}, members: { pre
 }
 
 describe('values', () => {
-  it('keeps int8 as bigint, also in arrays', async () => {
+  it('keeps int8 as bigint, even in arrays', async () => {
     const hugeInteger = 9_007_199_254_740_993n;
     const [row] = await world.database.sql`
       select ${hugeInteger}::int8 as value, array[1, ${hugeInteger}]::int8[] as list, count(*) as count
@@ -104,7 +104,7 @@ describe('values', () => {
     expect(await sql`select name, tags from things ${filter}`).toEqual([{ name: 'first', tags: ['x'] }]);
   });
 
-  it('runs several statements of one text', async () => {
+  it('runs several statements of one string', async () => {
     const results = await world.database.sql.unsafe('select 1 as a; select 2 as b');
     expect(results).toEqual([[{ a: 1 }], [{ b: 2 }]]);
   });
@@ -254,7 +254,7 @@ describe('waiting', () => {
       code: 'database_unavailable',
       headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
     });
-    // Longer waits would mean that it waited for the transaction, which never ends.
+    // A longer wait would mean that the statement waited for the transaction, which is released below.
     expect(performance.now() - startedMs).toBeLessThan(10_000);
     release.resolve();
     await holder;
@@ -402,7 +402,7 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
           reason: { status: 503, code: 'database_unavailable' },
         });
       }
-      // New connections have replaced the ones that are stopped.
+      // New connections have replaced the two whose backends are stopped.
       expect(await Promise.all([database.sql`select 1 as one`, database.sql`select 2 as two`])).toEqual([
         [{ one: 1 }],
         [{ two: 2 }],

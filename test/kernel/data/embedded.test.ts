@@ -132,7 +132,7 @@ describe('the data folder', () => {
     await open();
   });
 
-  it('goes to exactly one of two that start at once', async () => {
+  it('opens for exactly one of two processes that start at once', async () => {
     const firstProcess = start('hold');
     const secondProcess = start('hold');
     const outcomes = await Promise.all(
@@ -265,7 +265,7 @@ describe('the space of deleted rows', () => {
   it('takes new rows', async () => {
     await fill();
     const { bytes } = await readState();
-    // The last rows stay, so that the file cannot be cut.
+    // The last rows stay, so that the file cannot be truncated.
     await database.sql`delete from filled where n <= 2900`;
     await expect.poll(countDeadRows, { timeout: 20_000, interval: 100 }).toBe(0);
     await fill();
@@ -298,7 +298,7 @@ describe('a first start', () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it('that was killed recovers at the next', async () => {
+  it('that was killed is repeated by the next start', async () => {
     const freshPath = join(folder, 'fresh');
     const child = start('hold', freshPath);
     await expect.poll(() => existsSync(join(freshPath, 'pg.new')), { interval: 1 }).toBe(true);

@@ -1,5 +1,5 @@
-// Calls with an Idempotency-Key: executed once, answered alike, and the key is freed when nothing
-// was done.
+// Calls with an Idempotency-Key: a call is executed once, repetitions get its answer, and its key is
+// freed when the call had no effect.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   createIdempotency,
@@ -55,7 +55,7 @@ const untilRunning = () =>
     return rows.length > 0;
   }, 'the call runs');
 const failIfRun = async (): Promise<{ status: number }> => {
-  throw new Error('This ran although it had run before.');
+  throw new Error('The call was executed a second time.');
 };
 const code = (name: string) => expect.objectContaining({ code: name });
 const expire = (column: 'lease_until' | 'expires_at') =>
@@ -103,9 +103,9 @@ describe('a repeated call', () => {
 
   test.each([
     ['another value', { a: 2 }],
-    ['a list in place of an object', [['a', 1]]],
-    ['a member more', { a: 1, b: null }],
-    ['a text in place of a number', { a: '1' }],
+    ['a list instead of an object', [['a', 1]]],
+    ['an additional member', { a: 1, b: null }],
+    ['a string instead of a number', { a: '1' }],
   ])('with %s is refused', async (_difference, otherBody) => {
     const firstCall = call({ request: body({ a: 1 }) });
     await replicas[0].runOnce(firstCall, createdReply({}));
@@ -341,7 +341,7 @@ describe('a call that fails', () => {
     ).toMatchObject({ body: 'done' });
   });
 
-  test('frees the key of a dead process after its lease', async () => {
+  test('frees the key of a dead process when its lease expires', async () => {
     const firstCall = call();
     const gate = Promise.withResolvers<void>();
     const stuckRun = replicas[0].runOnce(firstCall, async () => {
@@ -445,14 +445,14 @@ describe('a form', () => {
     isForm: true,
   });
 
-  test('is the same with another boundary', async () => {
+  test('is the same request with another boundary', async () => {
     const firstCall = call({ request: form(Buffer.from('image'), 'one') });
     await replicas[0].runOnce(firstCall, createdReply({ id: 'x' }));
     const repeatedRequest = { ...firstCall, request: form(Buffer.from('image'), 'two') };
     expect(await replicas[0].runOnce(repeatedRequest, failIfRun)).toMatchObject({ body: { id: 'x' } });
   });
 
-  test('is another one with another file', async () => {
+  test('is another request with another file', async () => {
     const firstCall = call({ request: form(Buffer.from('image'), 'one') });
     await replicas[0].runOnce(firstCall, createdReply({ id: 'x' }));
     const repeatedRequest = { ...firstCall, request: form(Buffer.from('other'), 'one') };

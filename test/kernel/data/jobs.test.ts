@@ -1,4 +1,4 @@
-// The job queue on both engines: each job runs once, also across restarts.
+// The job queue on both engines: each job runs once, even across restarts.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { connect, type Database } from '../../../src/kernel/data/database.ts';
@@ -57,7 +57,7 @@ describe('jobs', () => {
     ).toEqual([{ data: { n: 1, text: 'ü"\\' }, options: 'object' }]);
   });
 
-  it('are refused while one of their key waits', async () => {
+  it('are refused while a job with their key waits', async () => {
     jobs.start();
     await jobs.ready();
     const firstJob = await jobs.enqueue('note', { n: 1 }, { key: 'same', delaySeconds: 60 });
@@ -69,7 +69,7 @@ describe('jobs', () => {
     expect(await readStates()).toEqual({ created: 4 });
   });
 
-  it('are refused while one of their key runs', async () => {
+  it('are refused while a job with their key runs', async () => {
     const { promise: firstStart, resolve: reportStart } = Promise.withResolvers<void>();
     const { promise: firstEnd, resolve: endFirst } = Promise.withResolvers<void>();
     jobs.define('long', {}, async () => {
@@ -169,7 +169,7 @@ describe('jobs', () => {
     await expect(jobs.enqueue('unknown', {})).rejects.toThrow('No job is named "unknown".');
   });
 
-  it('are defined before the start only', () => {
+  it('can be defined only before the start', () => {
     jobs.start();
     expect(() => jobs.define('late', {}, async () => undefined)).toThrow('before jobs are started');
   });

@@ -52,9 +52,9 @@ describe('migrate', () => {
   });
 
   it.each([
-    ['before an applied one', '0001_a.sql', '"0001_a.sql" precedes "0002_b.sql"'],
+    ['that precedes an applied file', '0001_a.sql', '"0001_a.sql" precedes "0002_b.sql"'],
     ['with the number of another', '0002_c.sql', 'have the same number'],
-    ['with another kind of name', 'later.sql', '"later.sql" is not named NNNN_name.sql'],
+    ['whose name has another format', 'later.sql', '"later.sql" is not named NNNN_name.sql'],
   ])('refuses a file %s', async (_title, name, message) => {
     await writeFiles({ '0002_b.sql': 'select 1' });
     await run();
@@ -92,7 +92,7 @@ describe('migrate', () => {
     expect(await run()).toEqual({ applied: ['0001_slow.sql'] });
   });
 
-  it('applies each file once when two start at the same time', async () => {
+  it('applies each file once when two migrations start at the same time', async () => {
     await writeFiles({
       '0001_a.sql': 'create table house.a (x int)',
       '0002_b.sql': 'insert into house.a select 1 from (select pg_sleep(0.3)) s',
@@ -159,7 +159,7 @@ async function migrateInChild(options: TestDatabase['options']): Promise<string>
   const child = spawn(process.execPath, [script, JSON.stringify(options), directory], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  // A child whose migration fails keeps its database open, and runs on.
+  // A child whose migration fails keeps its database open and does not exit.
   onTestFinished(() => void child.kill('SIGKILL'));
   let output = '';
   child.stdout.on('data', (text: Buffer) => (output += text.toString()));

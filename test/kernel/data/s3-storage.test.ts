@@ -1,4 +1,4 @@
-// The storage in a bucket: with an S3 server of another vendor, and with a server that fails.
+// Storage in a bucket: with a third-party S3 server, and with a server that fails.
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -103,7 +103,7 @@ describe('s3Storage', () => {
     ['a bucket that does not exist', { bucket: 'no-such-bucket' }, /STORAGE_S3_BUCKET: .*no bucket/],
     ['a wrong secret', { secret: 'CANARY' }, /STORAGE_S3_SECRET .*SignatureDoesNotMatch/],
     ['an unknown key id', { keyId: 'NOBODY' }, /STORAGE_S3_KEY_ID .*InvalidAccessKeyId/],
-  ])('names the setting at a start with %s', async (_title, change, message) => {
+  ])('names the setting at startup for %s', async (_title, change, message) => {
     const error: unknown = await requireBucket('', {
       ...server.options,
       ...change,
@@ -114,7 +114,7 @@ describe('s3Storage', () => {
     expect((error as Error).message).not.toContain('CANARY');
   });
 
-  test('says at a start that the server is out of reach', async () => {
+  test('reports at startup that the server cannot be reached', async () => {
     const options = { ...server.options, endpoint: 'http://127.0.0.1:1', clock: systemClock };
     const error: unknown = await requireBucket('AGENT_', options).catch((failure: unknown) => failure);
     expect(error).not.toBeInstanceOf(SettingError);
@@ -173,7 +173,7 @@ describe('s3Storage with a faulty server', () => {
   const slowDown = answerWith(503, '<Error><Code>SlowDown</Code><Message>Wait.</Message></Error>');
   const refusal = answerWith(403, '<Error><Code>AccessDenied</Code><Message>No.</Message></Error>');
 
-  /** Sends four of ten bytes. */
+  /** Sends four of ten bytes, then disconnects. */
   const cutAnswer: Answer = (_request, response) => {
     response.writeHead(200, { 'content-length': '10' });
     response.write('0123', () => response.destroy());
@@ -185,7 +185,7 @@ describe('s3Storage with a faulty server', () => {
     expect(requests.map(({ headers }) => headers['content-length'])).toEqual(['3000', '3000', '3000']);
   });
 
-  test('retries after a disconnect within a content', async () => {
+  test('retries after a disconnect during an upload', async () => {
     let receivedBytes = 0;
     const hangUp: Answer = (request) => request.once('data', () => request.socket.destroy());
     const accept: Answer = (request, response) => {
@@ -198,7 +198,7 @@ describe('s3Storage with a faulty server', () => {
     expect(receivedBytes).toBe(20_000_000);
   });
 
-  test('stops sending a content that was refused', async () => {
+  test('stops sending an upload that was refused', async () => {
     answersEarly = true;
     answers = [({ socket }) => socket.write('HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n')];
     const content = Buffer.alloc(30_000_000);

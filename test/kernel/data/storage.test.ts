@@ -1,4 +1,4 @@
-// The storage in a folder.
+// Storage in a folder.
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,7 +36,7 @@ describe('directoryStorage', () => {
     expect(await read('med_3')).toBeNull();
   });
 
-  it('makes files and folders only their owner can read', async () => {
+  it('creates files and folders that only their owner can read', async () => {
     await storage.put('med_1', Buffer.from('x'));
     expect((await stat(join(folder, 'med_1'))).mode & 0o777).toBe(0o600);
     expect((await stat(folder)).mode & 0o777).toBe(0o700);

@@ -120,7 +120,7 @@ describe('a page', () => {
 });
 
 describe('an address without a page', () => {
-  test('shows a browser the page for it', async () => {
+  test("shows a browser the folder's 404.html", async () => {
     const { status, headers, body } = await get('/docs/a/b.html', { accept: 'text/html' });
     expect([status, body.toString()]).toEqual([404, '<h1>Missing</h1>']);
     expect(headers['content-security-policy']).toContain("default-src 'none'");
@@ -140,7 +140,7 @@ describe('an address without a page', () => {
     '/docs/%2e%2e/outside.html',
     '/docs//etc/passwd',
     '/docs/guides/.',
-  ])('serves no file outside the folder and no hidden one: %s', async (path) => {
+  ])('serves no file outside the folder and no hidden file: %s', async (path) => {
     expect((await get(path)).status).toBe(404);
   });
 });

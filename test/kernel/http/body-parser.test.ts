@@ -32,7 +32,7 @@ describe('parseBody', () => {
     ).rejects.toMatchObject({ status: 413, code: 'request_too_large' });
   });
 
-  test('keeps the answers of large documents apart', async () => {
+  test('returns each of several large documents to its own caller', async () => {
     const documents = Array.from({ length: 4 }, (_, index) => JSON.stringify({ index, text: filler }));
     const values = await Promise.all(documents.map(async (document) => parseBody(Buffer.from(document))));
     expect(values.map(({ value }) => (value as { index: number }).index)).toEqual([0, 1, 2, 3]);

@@ -67,7 +67,7 @@ describe('the loopback guard', () => {
     ]) {
       expect((await get(port, [`host: ${host}`])).status, host).toBe(200);
     }
-    const foreignHosts = [
+    const otherHosts = [
       'evil.test',
       `evil.test:${port}`,
       `localhost.evil.test:${port}`,
@@ -81,7 +81,7 @@ describe('the loopback guard', () => {
       `localhost:${port}0`,
       `a@localhost:${port}`,
     ];
-    for (const host of foreignHosts) {
+    for (const host of otherHosts) {
       for (const target of ['/health', '/nowhere', '/v1/ai/models', '/%ff']) {
         expect(await get(port, [`host: ${host}`], target), `${host} ${target}`).toMatchObject({
           status: 403,
@@ -97,7 +97,7 @@ describe('the loopback guard', () => {
     );
   });
 
-  test('refuses foreign origins before it reads the credential', async () => {
+  test('refuses other origins before it reads the credential', async () => {
     const { port } = await startTestWorld({
       server: { surface: 'agent', guard: loopbackGuard({ allowOrigins: ['https://console.test'] }) },
     });
@@ -132,7 +132,7 @@ describe('the loopback guard', () => {
     ['another case', ['sec-fetch-site: Cross-Site']],
     ['a second value', ['sec-fetch-site: same-origin', 'sec-fetch-site: cross-site']],
     ['the same value twice', ['sec-fetch-site: same-origin', 'sec-fetch-site: same-origin']],
-    ['a value that is none', ['sec-fetch-site: elsewhere']],
+    ['an undefined value', ['sec-fetch-site: elsewhere']],
     ['no value', ['sec-fetch-site: ']],
     [
       'two values beside a listed origin',

@@ -1,4 +1,4 @@
-// Pages that the first request builds: what callers get meanwhile, and after a build that failed.
+// Pages that the first request builds: what callers receive during the build, and after a failed build.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ async function serve(build: () => Promise<void>): Promise<string> {
   return `${openWorld.url}/docs/`;
 }
 
-/** A build whose runs the test ends. */
+/** A build whose runs the test resolves or rejects. */
 function controlledBuild(): { runs: PromiseWithResolvers<void>[]; build: () => Promise<void> } {
   const runs: PromiseWithResolvers<void>[] = [];
   const build = (): Promise<void> => {

@@ -14,7 +14,7 @@ function stoppedClock() {
   return { monotonicMs: () => nowMs, pass: (ms: number) => (nowMs += ms) };
 }
 
-/** A limiter in memory, which answers at once; one in a database would return promises. */
+/** The limiter in memory, which answers synchronously; the interface also allows promises. */
 function createMemoryLimiter(options: Parameters<typeof createRateLimiter>[0]) {
   const limiter = createRateLimiter(options);
   return { take: (key: string, limit: RateLimitPolicy) => limiter.take(key, limit) as RateLimitResult };
@@ -83,7 +83,7 @@ describe('createRateLimiter', () => {
 });
 
 describe('createAddressLimit', () => {
-  test('counts one network together', () => {
+  test('counts the addresses of one network together', () => {
     const limit = createAddressLimit(2);
     expect(limit.acquire('2001:db8:1:2::1')).not.toBeNull();
     expect(limit.acquire('2001:db8:1:2::2')).not.toBeNull();
@@ -113,14 +113,19 @@ describe('the client behind proxies', () => {
   test.each<[title: string, peer: string, forwardedFor: string | string[] | undefined, client: string]>([
     ['is the peer itself when it is untrusted', '203.0.113.5', '198.51.100.1', '203.0.113.5'],
     ['is the address that a trusted peer forwards', '10.1.2.3', '198.51.100.1', '198.51.100.1'],
-    ['is the rightmost address of no proxy', '10.1.2.3', '1.1.1.1, 198.51.100.1, 10.9.9.9', '198.51.100.1'],
+    [
+      'is the rightmost address that is not a proxy',
+      '10.1.2.3',
+      '1.1.1.1, 198.51.100.1, 10.9.9.9',
+      '198.51.100.1',
+    ],
     ['is the first address when all are proxies', '10.1.2.3', '10.0.0.1, 10.0.0.2', '10.0.0.1'],
     ['is the peer itself without a header', '10.1.2.3', undefined, '10.1.2.3'],
-    ['is the last address before an invalid word', '10.1.2.3', '198.51.100.1, unknown', '10.1.2.3'],
-    ['is the last address before an invalid entry', '10.1.2.3', '1.1.1.1, <script>, 10.5.5.5', '10.5.5.5'],
+    ['is the hop to the right of an invalid word', '10.1.2.3', '198.51.100.1, unknown', '10.1.2.3'],
+    ['is the hop to the right of invalid markup', '10.1.2.3', '1.1.1.1, <script>, 10.5.5.5', '10.5.5.5'],
     ['is read without its port', '10.1.2.3', '198.51.100.1:4711', '198.51.100.1'],
     ['is read without its port from IPv6', 'fd00::1', '[2001:DB8::1]:443', '2001:db8::1'],
-    ['is IPv4 where it is mapped into IPv6', '::ffff:10.1.2.3', '::ffff:198.51.100.1', '198.51.100.1'],
+    ['is IPv4 if it is mapped into IPv6', '::ffff:10.1.2.3', '::ffff:198.51.100.1', '198.51.100.1'],
     ['is the peer itself after an empty entry', '10.1.2.3', ' 198.51.100.1 ,', '10.1.2.3'],
     ['is read from several headers', '192.0.2.7', ['1.1.1.1', '198.51.100.1'], '198.51.100.1'],
   ])('%s', (_title, peer, forwardedFor, client) => {
@@ -132,7 +137,7 @@ describe('the client behind proxies', () => {
   });
 
   test.each(['proxy.example', '10.0.0.0/33', '10.0.0/8', '::1/129', '10.0.0.1/8/8', '10.0.0.1/x', ''])(
-    '"%s" is refused at start',
+    'refuses the entry "%s"',
     (entry) => {
       expect(() => trustProxies([entry])).toThrow(/neither an address nor a network/);
     },

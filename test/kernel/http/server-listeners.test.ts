@@ -1,4 +1,4 @@
-// The listeners of a server, several at once, and its shutdown in steps.
+// Several listeners of one server, its shutdown in steps, and the compilation of its validators.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:http';
 import { createServer } from 'node:net';
@@ -41,7 +41,7 @@ describe('additional listeners', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('reject an unavailable address without harm to others', async () => {
+  test('reject an unavailable address without affecting the others', async () => {
     world = await startWorld();
     const otherServer = createServer();
     const { port } = await listen(otherServer);
@@ -52,7 +52,7 @@ describe('additional listeners', () => {
 });
 
 describe('close', () => {
-  test('answers open connections alone in the grace period', async () => {
+  test('answers open connections and refuses new ones while it lingers', async () => {
     world = await startWorld();
     const socket = await openSocket(world.port);
     let answer = '';
@@ -103,7 +103,7 @@ describe('close', () => {
     await closePromise;
   });
 
-  test('accepts connections until its notice is over', async () => {
+  test('accepts connections during its notice period', async () => {
     world = await startWorld();
     let isOver = false;
     const closePromise = world.server.close({ noticeMs: 2_500 }).then(() => (isOver = true));
@@ -135,7 +135,7 @@ describe('the compilation of validators', () => {
     return { compilations: () => compilations };
   }
 
-  test('begins a while after the server listens', async () => {
+  test('begins after the server listens', async () => {
     const { compilations } = await startCounting();
     expect(compilations()).toBe(0);
     await until(() => compilations() === 1, 'the compilation of the validators');

@@ -1,4 +1,4 @@
-// The HTTP server over real sockets: answers, errors, streams, disconnects and its end.
+// The HTTP server over real sockets: answers, errors, streams, disconnects and shutdown.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, request as httpRequest } from 'node:http';
@@ -136,7 +136,7 @@ describe('errors', () => {
     return { response: await post(`${url}/v1/open/echo`, '{}'), lines };
   }
 
-  test('a Problem that is permanent says so', async () => {
+  test('a permanent Problem tells the client not to retry', async () => {
     const { response } = await answerTo(new Problem('conflict', 'conflict', 'Taken.', { param: 'id' }));
     expect([response.status, response.headers.get('x-should-retry')]).toEqual([409, 'false']);
     expect((await errorOf(response)).error).toMatchObject({ message: 'Taken.', param: 'id' });
@@ -426,7 +426,7 @@ describe('streams', () => {
     expect((await fetch(`${url}/v1/open/bytes`)).status).toBe(500);
   });
 
-  test('of bytes end by a cut after the first piece', async () => {
+  test('of bytes are cut off when they fail after the first piece', async () => {
     const { url } = await startFailingBytes({ hasFirstPiece: true });
     const truncatedAnswer = await fetch(`${url}/v1/open/bytes`);
     expect(truncatedAnswer.status).toBe(200);
@@ -508,7 +508,8 @@ describe('draining', () => {
     await until(() => server.inFlight() === 2, 'both run');
     const startedMs = performance.now();
     await server.close({ drainMs: 100 });
-    // A drain that waits for it would never end; the limit allows for other tests on the machine.
+    // A drain that waits for the silent connection would never end; the limit allows for other tests on
+    // the machine.
     expect(performance.now() - startedMs).toBeLessThan(10_000);
     const rejection = await waitingRequest;
     expect([rejection.status, (await errorOf(rejection)).error.code]).toEqual([503, 'draining']);

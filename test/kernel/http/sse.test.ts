@@ -1,4 +1,4 @@
-// The writing of event streams and bytes: heartbeats, slow readers, and clients that disconnect.
+// Writing event streams and bytes: heartbeats, slow readers, and clients that disconnect.
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -38,7 +38,7 @@ async function* streamOf<T>(...items: T[]): AsyncGenerator<T> {
   yield* items;
 }
 
-async function* oneAfter(start: Promise<void>): AsyncGenerator<{ data: number }> {
+async function* oneEventAfter(start: Promise<void>): AsyncGenerator<{ data: number }> {
   await start;
   yield { data: 1 };
 }
@@ -71,7 +71,7 @@ describe('writeEvents', () => {
   test('sends the head before the first event exists', async () => {
     const gate = Promise.withResolvers<void>();
     const port = await serve((response) =>
-      writeEvents(response, oneAfter(gate.promise), { limits, onError: () => '' }),
+      writeEvents(response, oneEventAfter(gate.promise), { limits, onError: () => '' }),
     );
     const received = await sendRequest(port);
     // No heartbeat sends the head within this time.
@@ -84,7 +84,7 @@ describe('writeEvents', () => {
   test('sends heartbeats while quiet', async () => {
     const gate = Promise.withResolvers<void>();
     const port = await serve((response) =>
-      writeEvents(response, oneAfter(gate.promise), {
+      writeEvents(response, oneEventAfter(gate.promise), {
         limits: { ...limits, heartbeatMs: 20 },
         onError: () => '',
       }),

@@ -1,4 +1,4 @@
-// A server of one test, and the requests of the tests of the server.
+// Helpers of the server tests: a server that closes with its test, requests and error bodies.
 import { onTestFinished } from 'vitest';
 import { startWorld, type World, type WorldOptions } from '../world.ts';
 

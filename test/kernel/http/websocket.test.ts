@@ -1,4 +1,4 @@
-// The bounds of a WebSocket, over real sockets and with a contract of the test.
+// The limits of a WebSocket, over real sockets and with a scripted contract.
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -78,7 +78,7 @@ const handshake = [
   '\r\n',
 ].join('\r\n');
 
-/** The answer to a handshake, empty where the server disconnects. */
+/** The answer to a handshake; empty if the server disconnects. */
 async function shakeHands(port: number): Promise<string> {
   const socket = connect(port, '127.0.0.1');
   socket.write(handshake);
@@ -104,7 +104,7 @@ describe('a socket', () => {
     expect(await (await open(port)).closeCode).toBe(1000);
   });
 
-  test('is closed at its age after the running call', async () => {
+  test('is closed when it is too old, after its running call', async () => {
     const gate = Promise.withResolvers<void>();
     async function* gatedCall(): AsyncGenerator<{ data: unknown }> {
       yield { data: { type: 'start' } };

@@ -44,7 +44,7 @@ const secret = fc.oneof(
   fc.stringMatching(/^\d{6,15}$/),
 );
 
-/** All texts within the line's document, including names, and the numbers as texts. */
+/** All strings within the line's document, including names, and the numbers as strings. */
 function textsOf(value: unknown): string[] {
   if (typeof value === 'string') return [value];
   if (typeof value === 'number') return [String(value)];
@@ -110,7 +110,7 @@ describe('a line of the log', () => {
     });
   });
 
-  test('is suspected where one of its texts would be redacted', () => {
+  test('is suspected if one of its strings would be redacted', () => {
     fc.assert(
       fc.property(
         fc.array(secret, { maxLength: 4 }),
