@@ -34,14 +34,14 @@ function actOnMachine(world: World, machine: Machine, action: MachineAction, mod
       return startCall(world, machine, action);
     case 'kill':
     case 'power cut':
-      endProcess(world, machine, action.kind === 'power cut');
+      endProcess(world, machine, action.kind);
       scheduler.after(action.restartMs, null, () => startGateway(world, machine, modules));
       return;
     case 'shutdown':
       return shutDown(world, machine, action.restartMs, modules);
     case 'stop':
     case 'suspend':
-      return pause(world, machine, action.forMs, action.kind === 'suspend');
+      return pause(world, machine, action);
     case 'wall clock jump':
       if (machine.gateway !== null) machine.gateway.process.wallOffsetMs += action.byMs;
       world.hadClockJump = true;
@@ -98,12 +98,14 @@ function actOnDatabase(world: World, action: SharedAction): void {
   }
 }
 
-/** Ends the process at once. Its journal keeps what the kernel, or after a power cut the disk, has. */
-export function endProcess(world: World, machine: Machine, isPowerCut: boolean): void {
+/**
+ * Ends the process at once. Its journal keeps the lines that the kernel, or after a power cut the disk, has.
+ */
+export function endProcess(world: World, machine: Machine, cause: 'kill' | 'power cut'): void {
   const { gateway } = machine;
   if (gateway === null) return;
   world.scheduler.kill(gateway.process);
-  if (isPowerCut) loseUnsyncedLines(machine.disk, gateway.process, world.random);
+  if (cause === 'power cut') loseUnsyncedLines(machine.disk, gateway.process, world.random);
   else loseUnwrittenLines(machine.disk, gateway.process);
   for (const call of world.openCalls) if (call.gateway === gateway) world.openCalls.delete(call);
   machine.gateway = null;
@@ -115,7 +117,7 @@ function shutDown(world: World, machine: Machine, restartMs: number, modules: Le
   gateway.isReady = false;
   const end = (): void => {
     if (machine.gateway !== gateway) return;
-    endProcess(world, machine, false);
+    endProcess(world, machine, 'kill');
     world.scheduler.after(restartMs, null, () => startGateway(world, machine, modules));
   };
   gateway.close().then(end, end);
@@ -123,21 +125,25 @@ function shutDown(world: World, machine: Machine, restartMs: number, modules: Le
   world.scheduler.after(30_000, null, end);
 }
 
-function pause(world: World, machine: Machine, forMs: number, isSuspend: boolean): void {
+function pause(
+  world: World,
+  machine: Machine,
+  { kind, forMs }: Extract<Action, { kind: 'stop' | 'suspend' }>,
+): void {
   const { gateway } = machine;
   if (gateway?.process.state !== 'running') return;
   const { process } = gateway;
   world.scheduler.stop(process);
   world.scheduler.after(forMs, null, () => {
-    if (isSuspend) process.suspendedMs += forMs;
+    if (kind === 'suspend') process.suspendedMs += forMs;
     gateway.lastTroubleMs = world.scheduler.nowMs();
     world.scheduler.resume(process);
   });
 }
 
-/** The machine is lost with its disk; another one replaces it. */
+/** The machine is lost with its disk, and another machine replaces it. */
 function loseDisk(world: World, machine: Machine, modules: LedgerModules): void {
-  endProcess(world, machine, true);
+  endProcess(world, machine, 'power cut');
   for (const journalId of machine.disk.folders.keys()) world.lostJournals.add(journalId);
   machine.disk = createDisk();
   world.scheduler.after(1_000, null, () => startGateway(world, machine, modules));
@@ -156,7 +162,7 @@ function stopDatabase(world: World, forMs: number, clockAheadMs: number): void {
   });
 }
 
-/** `townhall db restore` under running gateways: an older copy with a new generation. */
+/** `townhall db restore` while gateways run: an older copy with a new generation. */
 function restore(world: World): void {
   const { server, backup } = world;
   if (backup === null) return;
@@ -184,7 +190,7 @@ function readBalanceNow(world: World, machine: Machine, userId: string): void {
   const { gateway } = machine;
   if (gateway?.process.state !== 'running' || !gateway.isReady) return;
   const answers = world.calls.filter(
-    (call) => call.plan.userId === userId && call.state === 'answered' && !hasEndedLease(world, call),
+    (call) => call.plan.userId === userId && call.state === 'answered' && !hasExpiredLease(world, call),
   );
   const useBefore = currentUse(world, userId);
   const isLeased = !isLeaseEnding(world, userId);
@@ -200,9 +206,9 @@ function readBalanceNow(world: World, machine: Machine, userId: string): void {
 }
 
 /**
- * A read does not ask gateways whose lease has ended: after a pause, or while the database's clock is ahead.
+ * A read asks no gateway whose lease has expired, as after a pause or while the database's clock is ahead.
  */
-function hasEndedLease({ server: { model } }: World, { plan, gateway }: CallRecord): boolean {
+function hasExpiredLease({ server: { model } }: World, { plan, gateway }: CallRecord): boolean {
   return [...model.allotments.values()].some(
     (row) =>
       row.userId === plan.userId &&
@@ -211,7 +217,7 @@ function hasEndedLease({ server: { model } }: World, { plan, gateway }: CallReco
   );
 }
 
-/** Whether a row of the user has a lease that a read may not wait for. */
+/** Whether a lease of the user may expire before the read asks its gateway. */
 function isLeaseEnding({ server: { model } }: World, userId: string): boolean {
   return [...model.allotments.values()].some(
     (row) => row.userId === userId && model.leaseMsLeft(row) <= maximumDelayMs,

@@ -5,8 +5,8 @@ import type { HoldRow, ShownBalance } from './store-model.ts';
 import { type CallRecord, fail, type World } from './world.ts';
 
 /**
- * Checks the response with a balance: responses that clients had received completely before the
- * request are charged.
+ * Checks a balance: it contains the charges of all answers that clients had received completely before
+ * they requested it.
  */
 export function checkBalanceRead(world: World, userId: string, answers: readonly CallRecord[]): void {
   if (!isReachableForAll(world, userId)) return;
@@ -30,8 +30,8 @@ export function currentUse(world: World, userId: string): { calls: CallRecord[];
 }
 
 /**
- * Checks the response with a balance: it shows no held credits that neither a call nor a hold uses.
- * `useBefore` is the use at the request.
+ * Checks a balance: a call or a hold uses the held credits that it shows. `useBefore` is the use when
+ * the balance was requested.
  */
 export function checkShownHeld(
   world: World,
@@ -42,11 +42,13 @@ export function checkShownHeld(
   // Idle credits that will pay a debt are not available.
   if (debt > 0n || !isReachableForAll(world, userId)) return;
   const useAfter = currentUse(world, userId);
-  let highest = 0n;
+  let usedCredits = 0n;
   for (const { amount, plan, price } of new Set([...useBefore.calls, ...useAfter.calls]))
-    highest += larger(amount, plan.raiseTo ?? 0n, plan.price, price);
-  for (const { amount } of new Set([...useBefore.holds, ...useAfter.holds])) highest += amount;
-  world.coverage.count(highest === 0n ? 'balance with idle credits alone' : 'balance with credits in use');
-  if (shownCredits > highest)
-    fail(world, `a balance shows ${shownCredits} credits as held, and ${highest} are in use`);
+    usedCredits += larger(amount, plan.raiseTo ?? 0n, plan.price, price);
+  for (const { amount } of new Set([...useBefore.holds, ...useAfter.holds])) usedCredits += amount;
+  world.coverage.count(
+    usedCredits === 0n ? 'balance with idle credits alone' : 'balance with credits in use',
+  );
+  if (shownCredits > usedCredits)
+    fail(world, `a balance shows ${shownCredits} credits as held, and at most ${usedCredits} are in use`);
 }

@@ -10,8 +10,8 @@ import { larger } from './bigint.ts';
 import { fail, type Gateway, type World } from './world.ts';
 
 /**
- * Runs `allot`. It answers no recall. Its grant leaves the credits that older
- * tickets of the account wait for: returned credits go to the oldest ticket.
+ * Runs `allot` and checks it: a grant clears no recall, and it leaves the credits that
+ * older tickets of the account wait for, since returned credits go to the oldest ticket.
  */
 export function allotInTurn(world: World, request: AllotRequest): AllotResult {
   const { model } = world.server;
@@ -40,7 +40,7 @@ export function allotInTurn(world: World, request: AllotRequest): AllotResult {
 
 /**
  * Runs a give-back and checks its effect: the gateway keeps no more credits than its calls needed when
- * the statement was sent, and only recalls that the gateway has read are answered.
+ * the statement was sent, and only recalls that the gateway has read are cleared.
  */
 export function giveBackAllIdle(
   world: World,
@@ -48,7 +48,7 @@ export function giveBackAllIdle(
   requests: readonly GiveBackRequest[],
 ): () => (AllotmentRow | null)[] {
   const { model } = world.server;
-  const atSending = new Map(
+  const stateWhenSent = new Map(
     [...gateway.reports()].map(({ allotmentId, reserved, unapplied, charged, recall }) => [
       allotmentId,
       { use: reserved + unapplied + charged, recall },
@@ -61,7 +61,7 @@ export function giveBackAllIdle(
     const rows = model.giveBack(requests);
     for (const row of rows) {
       if (row === null || row.version === rowsBefore.get(row.allotmentId)?.version) continue;
-      const sender = atSending.get(row.allotmentId);
+      const sender = stateWhenSent.get(row.allotmentId);
       if (sender === undefined) continue;
       world.coverage.count('give-back that leaves what calls need');
       // A charge since then lowers the need.

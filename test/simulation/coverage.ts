@@ -1,5 +1,5 @@
-// Counts how often each kind of event and each branch of the ledger was reached. A
-// long run fails when one never was.
+// Counts how often each kind of event and each branch of the ledger was reached. A long
+// run fails when an expected one was never reached (expected-states.ts).
 
 export interface Coverage {
   count(name: string, times?: number): void;

@@ -11,7 +11,7 @@ import type { Random } from './random.ts';
 import type { Process, Scheduler } from './scheduler.ts';
 import type { StoreModel } from './store-model.ts';
 
-/** The database server and the network before it, shared by all gateways. */
+/** The database server and the network in front of it, shared by all gateways. */
 export interface DatabaseServer {
   model: StoreModel;
   /** Owns the events in which statements are executed. */
@@ -30,7 +30,7 @@ export interface MessageFaults {
   slow: number;
   requestLost: number;
   answerLost: number;
-  /** The client gets a lost connection, and the statement runs later. */
+  /** The client loses its connection, and the statement runs later. */
   delayedCommit: number;
   doubled: number;
 }
@@ -49,7 +49,7 @@ export interface DatabaseLinkOptions {
   random: Random;
   process: Process;
   coverage: Coverage;
-  /** The connection of this process alone is cut. */
+  /** Whether the connection of this process is cut. */
   isCut: () => boolean;
   onDisconnect(): void;
   /** Called with every statement whose outcome is unknown. */

@@ -1,5 +1,5 @@
-// Starts and ends gateway processes: the real ledger of
-// src/gateway/credits/allotments over the models of its seams.
+// Starts gateway processes: the real ledger of src/gateway/credits/allotments on models of
+// the database and the journal.
 import type { Log } from '../../src/kernel/log.ts';
 import type { askReports } from '../../src/gateway/credits/allotments/ask-reports.ts';
 import type { holdWithRecall } from '../../src/gateway/credits/allotments/hold-with-recall.ts';
@@ -25,7 +25,7 @@ export interface LedgerModules {
 
 const restartMs = 500;
 
-/** A new process on the machine, unless it has one. A start that fails is repeated, as a supervisor does. */
+/** Starts a process on the machine unless it has one. Repeats a failed start, as a supervisor does. */
 export function startGateway(world: World, machine: Machine, modules: LedgerModules): void {
   if (machine.gateway !== null) return;
   machine.starts += 1;
@@ -126,7 +126,7 @@ async function writeHold(
   const { model } = world.server;
   const isHeld = await gateway.send('hold', () => {
     if (model.holds.has(hold.holdId)) return true;
-    // Its lease, unless it is settled before.
+    // The hold is settled when its lease expires, unless it was settled before.
     world.scheduler.after(45_000, null, () => void model.settleHold(hold.holdId, 0n));
     return model.hold(hold);
   });
@@ -167,7 +167,7 @@ function checkTakeBack(world: World, gateway: Gateway): void {
     );
 }
 
-/** Notes when the requests were sent whose answers renew leases. */
+/** Records when each request that renews a lease was sent. */
 function observeLeases(world: World, gateway: Gateway, store: AllotmentStore): AllotmentStore {
   const { scheduler, coverage } = world;
   const renew = (row: AllotmentRow | null, sentMs: number): void => {

@@ -16,7 +16,7 @@ export const aftermathMs = 11_000;
 const leaseMs = 20_000;
 const takeBackMs = 60_000;
 
-/** `process`: the one whose event ran. */
+/** `process` is the process whose event ran. */
 export function checkStep(world: World, process: Process | null): void {
   const { model } = world.server;
   const isChanged = world.checkedChanges !== model.changes;
@@ -31,7 +31,7 @@ export function checkStep(world: World, process: Process | null): void {
   for (const call of world.openCalls) if (call.state === 'reserving') noteShortage(world, call);
 }
 
-/** No balance and no cap below zero; accounts and keys hold what holds and allotments are. */
+/** No balance and no cap is below zero; accounts and keys hold the credits of their holds and allotments. */
 function checkBalances(world: World, model: StoreModel): void {
   const heldOf = new Map<string, bigint>();
   for (const row of model.allotments.values()) {
@@ -60,9 +60,7 @@ function checkBalances(world: World, model: StoreModel): void {
   }
 }
 
-/**
- * The process counts as reserved the reservations of its open calls, unless it has lost an allotment.
- */
+/** The process counts no more credits as reserved than its open calls have reserved. */
 function checkReservations(world: World, gateway: Gateway): void {
   let [totalCredits, openCredits] = [0n, 0n];
   for (const { reserved, unapplied, allotmentId } of gateway.reports()) {
@@ -108,7 +106,8 @@ function checkCovered(world: World, gateway: Gateway): void {
 }
 
 /**
- * Some time after its last lost answer, the gateway knows all that its rows have: no credits are in neither.
+ * Some time after its last lost answer, the gateway knows all credits of its rows: none are lost between
+ * database and memory.
  */
 function checkKnown(world: World, gateway: Gateway): void {
   const { model } = world.server;
@@ -124,8 +123,8 @@ function checkKnown(world: World, gateway: Gateway): void {
 }
 
 /**
- * Charges of the gateway's journal that the database has not applied, by allotment:
- * as far as they were reserved, and whole.
+ * Charges of the gateway's journal that the database has not applied, by allotment: up to
+ * their reservations (`unapplied`) and in full (`prices`).
  */
 function unappliedOf(
   world: World,
@@ -166,7 +165,7 @@ export function checkAnswer(world: World, { plan, gateway, price }: CallRecord):
 export function checkRefusal(world: World, call: CallRecord, { status, code }: Problem): void {
   const { requestId } = call.plan;
   if (status !== 402 && world.isCalm && !call.mayBePaid)
-    fail(world, `${requestId} got ${code}, and not 402, although credits lacked while it waited`);
+    fail(world, `${requestId} got ${code}, and not 402, although credits were missing while it waited`);
   if (call.mayBeRefused) return;
   if (status === 402) fail(world, `${requestId} got 402 although ${call.amount} credits were available`);
   else if (world.isCalm && !call.hasRivals)
@@ -174,7 +173,8 @@ export function checkRefusal(world: World, call: CallRecord, { status, code }: P
 }
 
 /**
- * Marks a waiting call that may be refused: credits lack, others want them too, or a holder does not answer.
+ * Marks a waiting call that may be refused: credits are missing, other calls want them too, or a holder does
+ * not answer.
  */
 function noteShortage(world: World, call: CallRecord): void {
   if (world.isCalm) call.mayBePaid ||= maximumCredits(world, call) >= call.plan.bound;
@@ -209,8 +209,8 @@ export function isReachableForAll(world: World, userId: string): boolean {
 }
 
 /**
- * Whether the process has the allotment. After an outage it may lack one whose opening got no
- * answer.
+ * Whether the process has the allotment. After an outage it may lack an allotment whose opening got
+ * no answer.
  */
 function isHolder(
   world: World,
@@ -238,7 +238,7 @@ function spareCredits(world: World, call: CallRecord): bigint {
     if (ofToken === tokenId) keyUse += credits;
   };
   for (const hold of model.holds.values()) if (hold.userId === userId) use(hold.amount, hold.tokenId);
-  // A ticket keeps its precedence for a second, also when its call was refused meanwhile.
+  // A ticket keeps its precedence for a second, even if its call was refused meanwhile.
   for (const { userId: ofUser, tokenId: ofToken, need, gatewayId, createdMs } of model.tickets.values())
     if (ofUser === userId && createdMs > world.scheduler.nowMs() + world.server.clockAheadMs - 1_000)
       if (gatewayId !== call.gateway.gatewayId) use(need, ofToken);
@@ -317,7 +317,8 @@ function checkRecord(
 }
 
 /**
- * A journal that another process replays does not say what a price above its bound took from the allotment.
+ * A journal that another process replays does not record how much of a price above its bound came from the
+ * allotment.
  */
 function isBesideDearCall(world: World, { tokenId }: CallPlan, gateway: Gateway): boolean {
   return (

@@ -1,6 +1,6 @@
 // Model of the journal (src/gateway/credits/journal/journal.ts): folders on the disk
 // of a machine, lines that are in memory, written or synced. A killed process leaves
-// the written lines, a power cut the synced ones and a random part of the rest.
+// the written lines, a power cut the synced lines and a random part of the rest.
 import { Problem } from '../../src/kernel/problem.ts';
 import type {
   AbandonedJournal,
@@ -37,7 +37,7 @@ export interface JournalFolder {
 /** The disk of one machine. */
 export interface Disk {
   folders: Map<string, JournalFolder>;
-  /** Whether writes to the file and to a new one fail. */
+  /** Whether writes fail, including writes to a new file. */
   isFailing: boolean;
 }
 
@@ -74,7 +74,7 @@ export function journalDirectoryModel(options: JournalModelOptions): JournalDire
   };
 }
 
-/** The process ended by a signal: lines that the kernel has stay. */
+/** The process was killed: lines that the kernel has stay. */
 export function loseUnwrittenLines(disk: Disk, process: Process): void {
   for (const folder of foldersOf(disk, process)) {
     cutAfter(folder, folder.writtenSeq);
@@ -83,7 +83,7 @@ export function loseUnwrittenLines(disk: Disk, process: Process): void {
 }
 
 /**
- * The power failed: of the lines that were not synced a random part in order survives, the next one is torn.
+ * The power failed: a random number of the first unsynced lines survives, and the line after them is torn.
  */
 export function loseUnsyncedLines(disk: Disk, process: Process, random: Random): void {
   for (const folder of foldersOf(disk, process)) {

@@ -1,8 +1,8 @@
 // npm run test:simulation -- [--seed N] [--schedules N] [--seconds N] [--bug NAME] [--report FILE]
 //
-// Runs schedules one after the other. A failing seed is shrunk and printed with its
-// trace. Without a seed they begin with the time of day, so that each run tries
-// others; with one, that schedule alone is run unless --schedules says more.
+// Runs schedules one after the other. The schedule of a failing seed is shrunk and printed
+// with its trace. Without --seed the first seed comes from the time of day, so that each run
+// tries other schedules. With --seed only that schedule runs, unless --schedules is given.
 import { parseArgs } from 'node:util';
 import { loadLedger, plantBug } from './load.ts';
 

@@ -1,5 +1,5 @@
 // Each planted bug must be found. A child process loads the changed source; it begins with the seed
-// that found the bug when it was planted, and goes on from there when the code has changed since.
+// that found the bug when it was planted, and tries the following seeds if the code has changed since.
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';

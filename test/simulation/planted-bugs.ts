@@ -1,5 +1,5 @@
-// Bugs that the simulation must find. Each changes the source of a real module, or
-// of a model of a seam, while it is loaded.
+// Bugs that the simulation must find. Each changes the source of a real module, or of a model
+// of the database or the journal, while it is loaded.
 
 export interface PlantedBug {
   name: string;

@@ -1,4 +1,4 @@
-// Seeded pseudo-random numbers (sfc32), the one source of chance of a schedule: the
+// Seeded pseudo-random numbers (sfc32), the only source of randomness in a schedule: the
 // same seed gives the same schedule.
 
 export interface Random {
@@ -23,7 +23,7 @@ export function seededRandom(seed: number): Random {
     return (sum >>> 0) / 4_294_967_296;
   }
 
-  // The first numbers of close seeds are alike.
+  // Skip the first numbers, which are similar for seeds that are close.
   for (let round = 0; round < 12; round += 1) next();
   return {
     next,

@@ -15,7 +15,7 @@ export interface RunOptions {
   isTraced: boolean;
   /** Set for planted bugs: the run stops at the first failure and does not shrink it. */
   isExploring: boolean;
-  /** Where the counts of passed and failed checks are written, in the form of the test runner's report. */
+  /** The file for the counts of passed and failed checks, in the format of the test runner's report. */
   report: string | undefined;
 }
 
@@ -26,7 +26,7 @@ const completeSchedules = 5_000;
 /** Returns the exit code: 1 when a schedule failed or a state was not reached. */
 export async function runSchedules(modules: LedgerModules, options: RunOptions): Promise<number> {
   const { firstSeed, isTraced, isExploring } = options;
-  // A thousand errors a second are created on purpose.
+  // The schedules create a thousand errors a second on purpose, and stack traces would slow them down.
   if (!isTraced) Error.stackTraceLimit = 0;
   const coverage = createCoverage();
   const startedMs = performance.now();

@@ -1,6 +1,6 @@
 // Virtual time: a queue of events (binary heap), each of which belongs to the world
-// or to one process. Events of the same millisecond run in a random order. A stopped
-// process gets its events when it continues, a dead one never.
+// or to one process. Events of the same millisecond run in random order. A stopped
+// process gets its events when it continues, a dead process never gets them.
 import type { Random } from './random.ts';
 
 /** A process of the simulation. Its clocks are those of its machine. */
@@ -12,7 +12,7 @@ export interface Process {
    * still then, its wall clock did not.
    */
   suspendedMs: number;
-  /** Difference of its wall clock to the time of the world. */
+  /** How far its wall clock is ahead of the time of the world. */
   wallOffsetMs: number;
 }
 
@@ -28,7 +28,7 @@ export interface Scheduler {
   /** Runs the work after `delayMs`, as an event of the process or, with null, of the world. */
   after(delayMs: number, process: Process | null, run: () => void): ScheduledEvent;
   cancel(event: ScheduledEvent): void;
-  /** Runs the next event and returns it; null when there is none before `untilMs`, which is then the time. */
+  /** Runs the next event until `untilMs` and returns it. If there is none, sets the time to `untilMs`. */
   step(untilMs: number): ScheduledEvent | null;
   stop(process: Process): void;
   resume(process: Process): void;

@@ -35,7 +35,7 @@ export async function shrink(
   return smallestSchedule;
 }
 
-/** The same actions on fewer machines: those of the last ones move to the others. */
+/** The same actions on fewer machines: actions of the removed machines move to the others. */
 function withMachines(schedule: Schedule, machines: number): Schedule {
   const actions = schedule.actions.map(({ atMs, action }): TimedAction => {
     if (!('machine' in action)) return { atMs, action };

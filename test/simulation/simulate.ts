@@ -25,7 +25,7 @@ export interface SimulationOptions {
 }
 
 /**
- * Longest time until everything is applied and given back: leases end after 20 s,
+ * Longest time until everything is applied and given back: leases expire after 20 s,
  * take-backs follow after 60 s and a minute.
  */
 const quietMs = 240_000;
@@ -43,7 +43,7 @@ export async function simulate({
   world.restart = (gateway) => {
     const { machine } = gateway;
     world.scheduler.after(100, null, () => {
-      if (machine.gateway === gateway) endProcess(world, machine, false);
+      if (machine.gateway === gateway) endProcess(world, machine, 'kill');
       startGateway(world, machine, modules);
     });
   };
@@ -63,7 +63,7 @@ export async function simulate({
   return { steps, durationMs: world.scheduler.nowMs(), failure: world.failure };
 }
 
-/** Runs until the time or, before, until it is done. Returns the number of steps. */
+/** Runs until `untilMs`, or until `isDone` returns true. Returns the number of steps. */
 async function run(world: World, untilMs: number, isDone: () => boolean): Promise<number> {
   const { scheduler, server } = world;
   let steps = 0;
@@ -129,7 +129,7 @@ const restCall = {
   isRefused: false,
 } as const;
 
-/** Runs the promise callbacks that are ready: chains of them are shorter than this. */
+/** Runs the promise callbacks that are ready. Chains of them are shorter than `maximumChain`. */
 async function drain(): Promise<void> {
   for (let turn = 0; turn < maximumChain; turn += 1) await ready;
 }

@@ -1,6 +1,6 @@
-// Rules of the allotment store (src/gateway/credits/allotments/store.ts) in TypeScript, one method a
-// statement. Each runs at once and as a whole, as a statement under its locks does. The simulation runs
-// the ledger against it, and test/gateway/credits compares it with the real statements, row by row.
+// Rules of the allotment store (src/gateway/credits/allotments/store.ts) in TypeScript, one method per
+// statement. Each method is atomic, like a statement under its locks. The simulation runs the ledger
+// against it, and test/gateway/credits compares it with the real statements, row by row.
 import { Problem } from '../../src/kernel/problem.ts';
 import type {
   AllotmentReport,
@@ -91,9 +91,9 @@ export class StoreModel {
   generationId: string;
   readonly accounts = new Map<string, AccountRow>();
   readonly keys = new Map<string, KeyRow>();
-  /** The open ones. */
+  /** The open allotments. */
   readonly allotments = new Map<string, StoredAllotment>();
-  /** An id cannot begin again. */
+  /** Ids of ended allotments, which cannot be opened again. */
   readonly endedIds = new Set<string>();
   readonly holds = new Map<string, HoldRow>();
   readonly journals = new Map<string, JournalRow>();
@@ -107,7 +107,7 @@ export class StoreModel {
   private readonly nowMs: () => number;
   private readonly startedMs: () => number;
 
-  /** `nowMs`: the clock of the database; `startedMs`: when the server started by it, long ago by default. */
+  /** `nowMs` is the database's clock; `startedMs` is when the server started by it, long ago by default. */
   constructor(options: { generation: string; nowMs: () => number; startedMs?: () => number }) {
     this.generationId = options.generation;
     this.nowMs = options.nowMs;
@@ -190,7 +190,7 @@ export class StoreModel {
     }
   }
 
-  /** The rest of the lease by the clock of the database; 0 or less when it has ended. */
+  /** The rest of the lease by the clock of the database; 0 or less when it has expired. */
   leaseMsLeft({ leaseUntilMs }: StoredAllotment): number {
     return leaseUntilMs - this.nowMs();
   }
@@ -323,7 +323,7 @@ export class StoreModel {
       this.keys.set(tokenId, { tokenId, userId, cap, spent: 0n, held: 0n });
   }
 
-  /** Adds credits; a debt is paid of them first. */
+  /** Adds credits; they pay a debt first. */
   post(userId: string, credits: bigint): void {
     const account = this.account(userId);
     const paidCredits = smaller(account.owed, credits);
@@ -506,7 +506,7 @@ export class StoreModel {
     };
   }
 
-  /** Whether other requesters of the account wait: then what is idle of a grant is recalled at once. */
+  /** Whether other requesters of the account wait; then the idle part of a grant is recalled at once. */
   private isAwaited(requester: Requester): boolean {
     const sinceMs = this.nowMs() - precedenceMs;
     for (const ticket of this.tickets.values())
@@ -646,7 +646,7 @@ export interface LedgerSnapshot {
   endedIds: string[];
 }
 
-/** The refusal by a check of a column. */
+/** The error of a column's check constraint. */
 function outOfRange(): Problem {
   return new Problem('internal', 'internal_error', 'A value is out of range.');
 }
@@ -677,7 +677,8 @@ function isInScope(row: StoredAllotment, scope: AllotmentScope): boolean {
 }
 
 /**
- * Stores a report unless a later one is there. Charges that its sender did not know as applied are taken off.
+ * Stores a report unless a later report is stored. Subtracts charges that its sender did not know to be
+ * applied.
  */
 function storeReport(
   row: StoredAllotment,

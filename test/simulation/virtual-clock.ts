@@ -18,7 +18,7 @@ export function createVirtualClock(scheduler: Scheduler, process: Process): Cloc
         let event = scheduler.after(Math.ceil(ms), process, wake);
         signal?.addEventListener('abort', abort, { once: true });
 
-        // A timer counts monotonic time: after a suspension the rest of it is still to pass.
+        // A timer counts monotonic time: after a suspension the remaining time still has to pass.
         function wake(): void {
           const restMs = dueMs - monotonicMs();
           if (restMs > 0) {

@@ -17,7 +17,7 @@ export interface Gateway {
   machine: Machine;
   gatewayId: string;
   clock: Clock;
-  /** The start has finished: the gateway takes calls. */
+  /** The start has finished: the gateway accepts calls. */
   isReady: boolean;
   /** The generation of the database when it started. */
   generation: string;
@@ -79,7 +79,7 @@ export interface CallRecord {
   price: bigint;
   /** A 402 or 503 is allowed: holders did not answer, or others wanted the same credits. */
   mayBeRefused: boolean;
-  /** At some moment of its wait the credits may have sufficed. */
+  /** At some moment of its wait there may have been enough credits. */
   mayBePaid: boolean;
   /** Another call of the account waited at the same time. */
   hasRivals: boolean;
@@ -90,7 +90,7 @@ export interface CallRecord {
 export interface World {
   schedule: Schedule;
   scheduler: Scheduler;
-  /** Chance of everything that is not in the schedule: latencies and message faults. */
+  /** Randomness of everything that is not in the schedule: latencies and message faults. */
   random: Random;
   coverage: Coverage;
   server: DatabaseServer;
@@ -108,7 +108,7 @@ export interface World {
   /** The schedule has no fault and no change of a balance. */
   isCalm: boolean;
   hadClockJump: boolean;
-  /** Bounds of calls by request id; a raise grows them. */
+  /** Bounds of calls by request id; a raise increases them. */
   bounds: Map<string, bigint>;
   checkedChanges: number;
   /** Number of the latest id. */
