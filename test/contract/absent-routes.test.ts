@@ -1,4 +1,4 @@
-// Tests the lint of absent routes: it tells a served route from an absent one and from one with
+// Tests the lint of absent routes: it distinguishes served routes, absent routes and routes with
 // another method.
 import { describe, expect, test } from 'vitest';
 import { compareRoutes, specifiedRoutes } from '../../scripts/absent-routes.ts';
@@ -17,11 +17,12 @@ function documentServing(...lines: string[]): Document {
 }
 
 describe('the lint of absent routes', () => {
-  test('finds every route of both parts once per document', () => {
+  test('lists each planned route once per document', () => {
     const labels = specifiedRoutes.flatMap((route) =>
       route.documents.map((name) => `${name} ${route.method} ${route.path}`),
     );
     expect(new Set(labels).size).toBe(labels.length);
+    // The numbers of planned routes, so that no row of the list gets lost.
     expect(labels.filter((label) => label.startsWith('gateway '))).toHaveLength(30);
     expect(labels.filter((label) => label.startsWith('agent '))).toHaveLength(20);
     expect(labels.filter((label) => label.startsWith('agent-classic '))).toHaveLength(19);

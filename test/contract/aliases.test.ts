@@ -1,4 +1,4 @@
-// Further paths of an operation in the published document, and the document of the clients without them.
+// Aliases are further paths of an operation. The published document has them, the clients' document has not.
 import { describe, expect, test } from 'vitest';
 import { addAliases, clientDocument } from '../../scripts/generate/aliases.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
@@ -44,7 +44,7 @@ describe('an alias', () => {
   });
 });
 
-test('the document of the clients has each operation once and only bearer tokens', () => {
+test("the clients' document has each operation once and only bearer tokens", () => {
   const document = aliasedDocument();
   addAliases(document);
   const client = clientDocument(document);

@@ -42,7 +42,7 @@ try {
   const mismatches = findings.filter(({ mismatch }) => mismatch !== null);
   for (const { operation, caller, status, code, mismatch } of mismatches)
     console.error(`${operation.operationId} for ${caller}: ${status} ${code ?? ''}; ${mismatch}`);
-  console.log(`${findings.length} answers, ${mismatches.length} of them not what the contract says`);
+  console.log(`${findings.length} answers, ${mismatches.length} of them differ from the contract`);
   process.exitCode = mismatches.length === 0 ? 0 : 1;
 } finally {
   await gateway?.close();

@@ -266,6 +266,7 @@ const events = 'openapi/gateway/bureaus/events.yaml';
 const schemas = 'openapi/gateway/bureaus/schemas';
 const document = 'openapi/gateway/openapi.yaml';
 
+/** Expects the rule to report the sample, and no other rule except `also`. */
 function refuses(
   title: string,
   ruleId: string,
@@ -406,7 +407,7 @@ describe('townhall/error-responses', () => {
     );
   }
   refuses(
-    'refuses a range in the place of a number',
+    'refuses a range of statuses instead of a number',
     rule,
     /lists "5XX"/,
     'errors-range',
@@ -459,7 +460,7 @@ describe('townhall/component-file-unique', () => {
 describe('townhall/event-union', () => {
   const rule = 'townhall/event-union';
   refuses(
-    'refuses a stream of anything but a union',
+    'refuses a stream whose schema is not a union',
     rule,
     /neither a oneOf nor marked/,
     'events-plain',
@@ -585,7 +586,7 @@ describe('townhall/union-members', () => {
     change(goodFiles(), union, ['type'], 'object'),
   );
   refuses(
-    'refuses objects that nothing tells apart',
+    'refuses a union of objects without a discriminator',
     rule,
     /needs a `discriminator` with a `mapping`/,
     'union-plain',
@@ -599,7 +600,7 @@ describe('townhall/union-members', () => {
     change(goodFiles(), union, ['discriminator', 'mapping', 'activated'], undefined),
   );
   refuses(
-    'refuses a mapping that leads past a member',
+    'refuses a mapping that points to another member',
     rule,
     /does not lead to BureauPaused.yaml/,
     'union-target',
@@ -845,7 +846,7 @@ describe("redocly's own rules", () => {
     change(goodFiles(), document, ['tags', 0, 'description'], undefined),
   );
   refuses(
-    'refuse a reference that leads nowhere',
+    'refuse a dangling reference',
     'no-unresolved-refs',
     /resolve/,
     'built-in-reference',

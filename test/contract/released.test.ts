@@ -49,7 +49,7 @@ async function gateWith(change: (document: Contract) => void) {
 
 function addEnumValue({ components }: Contract, schema: string, value: string): void {
   const values = components.schemas[schema]?.enum;
-  if (values === undefined) throw new Error(`${schema} is no enumeration.`);
+  if (values === undefined) throw new Error(`${schema} is not an enumeration.`);
   values.push(value);
 }
 

@@ -1,7 +1,7 @@
 // Checks an event stream against the contract: node test/contract/sse-conformance.ts URL TOKEN
 // It creates a session, prompts it, and reads its events in every way that the contract names. It
-// works against any server that has the contract. Prints a line per check and exits 1 when one
-// fails.
+// works against any server that implements the contract. Prints a line per check and exits 1 when a
+// check fails.
 
 interface Frame {
   id?: string;
@@ -13,7 +13,7 @@ interface EventConnection {
   status: number;
   headers: Headers;
   text(): string;
-  /** Reads until the predicate is true, the stream ends or the time is over. */
+  /** Reads until the predicate is true, the stream ends or the timeout expires. */
   until(predicate: (text: string) => boolean): Promise<void>;
   close(): void;
   ended(): boolean;

@@ -1,5 +1,5 @@
-// Every operation with wrong bodies, queries and paths, and every path with undeclared methods: the contract
-// declares each answer, an error has the one error shape, and no answer is a 500.
+// Calls every operation with wrong bodies, queries and paths, and every path with undeclared methods: the
+// contract declares each answer, every error has the declared shape, and no answer is a 500.
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -117,7 +117,7 @@ function parametersOf(document: ContractDocument, { parameters = [] }: Operation
 interface WrongRequest {
   body: Json | undefined;
   query: { name: string; value: string } | null;
-  /** The value of each path parameter; null for those of the contract's examples. */
+  /** The value of each path parameter; null for the values of the contract's examples. */
   pathValue: string | null;
 }
 

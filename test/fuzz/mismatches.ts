@@ -55,18 +55,18 @@ function findBodyMismatches(
   try {
     body = JSON.parse(text);
   } catch {
-    return [`${status} is no JSON: ${text.slice(0, 200)}`];
+    return [`${status} is not JSON: ${text.slice(0, 200)}`];
   }
   const schema = operation.responses[String(status)]?.content?.['application/json']?.schema;
   const error = schema === undefined ? null : document.check(schema, body);
   const code = errorCodeOf(body);
   return [
-    ...(error === null ? [] : [`${status} is off its schema: ${error} in ${text.slice(0, 400)}`]),
+    ...(error === null ? [] : [`${status} does not match its schema: ${error} in ${text.slice(0, 400)}`]),
     ...(status >= 400 && code !== undefined ? findCodeMismatches(document, operation, { status, code }) : []),
   ];
 }
 
-/** Our code of an error. In Google's shape it is the reason, as `code` is the status there. */
+/** Our error code. Google's shape has it as `reason`, because `code` is the status there. */
 function errorCodeOf(body: unknown): string | undefined {
   const { error } = (body ?? {}) as { error?: { code?: unknown; details?: { reason?: string }[] } };
   return typeof error?.code === 'number' ? error.details?.[0]?.reason : (error?.code as string | undefined);
@@ -79,5 +79,5 @@ function findCodeMismatches(
 ): string[] {
   if (isPassthrough) return [];
   if (!errorCodes.includes(code)) return [`the error code ${code} is not listed`];
-  return document.statusesOf(code).includes(status) ? [] : [`${code} has not the status ${status}`];
+  return document.statusesOf(code).includes(status) ? [] : [`${code} does not have the status ${status}`];
 }

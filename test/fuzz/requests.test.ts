@@ -1,7 +1,7 @@
-// Arbitrary requests at every operation by every kind of caller. A valid one is rejected only by a rule that
-// names the member, an invalid one never succeeds, and each response is as the document declares it: status,
-// media type, body, headers and code. FUZZ_RUNS is the number of valid and of invalid requests per operation:
-// `npm run fuzz` sends 500.
+// Arbitrary requests at every operation by every kind of caller. A valid request is rejected only by a rule
+// that names the member, an invalid request never succeeds, and each response is as the document declares it:
+// status, media type, body, headers and code. FUZZ_RUNS is the number of valid and of invalid requests per
+// operation: `npm run fuzz` sends 500.
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { insertBureaus } from '../contract/identity-table.ts';
@@ -34,7 +34,7 @@ const surfaces: Record<string, { url: () => string; callers: () => FuzzedCaller[
 
 describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) => {
   const document = readFuzzedDocument(surface);
-  /** The operations for which there are such requests. */
+  /** The operations for which `requestsOf` can generate requests. */
   const casesOf = (requestsOf: typeof validRequests) =>
     document.operations.flatMap((operation) => {
       const requests = requestsOf(document, operation);

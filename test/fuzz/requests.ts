@@ -1,5 +1,5 @@
-// Arbitrary requests of an operation: valid ones as the document describes them, and
-// invalid ones that differ from a valid one in a single part.
+// Arbitrary requests of an operation: valid requests as the document describes them, and
+// invalid requests that differ from a valid request in a single part.
 import fc from 'fast-check';
 import type { FuzzedDocument, FuzzedOperation, Parameter } from './document.ts';
 import { type Json, mutationsOf } from './mutations.ts';
@@ -11,7 +11,7 @@ export interface FuzzedRequest {
   target: string;
   headers: Record<string, string>;
   body: string | undefined;
-  /** The change that makes it invalid; null for a valid one. */
+  /** The change that makes the request invalid; null for a valid request. */
   fault: string | null;
 }
 
@@ -71,12 +71,14 @@ function wrongBodies(
       : [
           fc
             .tuple(valid, invalidBodies)
-            .map(([request, body]) => withBody(request, JSON.stringify(body), 'a body off its schema')),
+            .map(([request, body]) =>
+              withBody(request, JSON.stringify(body), 'a body that does not match its schema'),
+            ),
         ]),
     fc
       .tuple(valid, wrongTexts)
       .filter(([, text]) => text !== '' || operation.body?.required === true)
-      .map(([request, text]) => withBody(request, text, 'a body that is no JSON of the schema')),
+      .map(([request, text]) => withBody(request, text, 'a body that is malformed or of another type')),
     valid
       .filter(({ body }) => body !== undefined)
       .map((request) => ({
@@ -106,7 +108,7 @@ function wrongQueries(
     query.delete(name);
     return { path, query };
   };
-  // A query is text: a text in the form of a number or a boolean becomes one.
+  // A string that the server may convert to a number, a boolean or a list must be wrong in each reading.
   const wrongTexts = filterValues(
     fc.oneof(fc.string(), fc.constantFrom('', '-1', '1.5', '1e999', 'null', '%', '{}')),
     (text) => schema !== undefined && readings(text).every((value) => document.check(schema, value) !== null),
@@ -133,7 +135,7 @@ function wrongQueries(
   return [...replacements, withoutParameter];
 }
 
-/** The values that the text of a query may represent, lists included. */
+/** The values that a string in a query may represent, lists included. */
 function readings(text: string): unknown[] {
   const values: unknown[] = [text, [text], text.split(',')];
   if (text === 'true' || text === 'false') values.push(text === 'true');
@@ -142,11 +144,11 @@ function readings(text: string): unknown[] {
   return values;
 }
 
-/** Whether a URL or a header can carry the value; fetch and URLs reject or change others. */
+/** Whether a URL or a header can carry the value; fetch and URL reject or change other values. */
 function fitsIn(location: Parameter['in'], value: Json): boolean {
   if (location === 'header') return /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(textOf(value));
   if (location !== 'path') return true;
-  // Such a path is rejected before the caller is identified.
+  // A path with other characters is rejected before the caller is identified.
   return /^[^\p{Cc}\s/\\]+$/u.test(textOf(value)) && !['.', '..'].includes(textOf(value));
 }
 
@@ -166,7 +168,8 @@ function parameterValues(
     const arbitraries = [generatedValue, exampleValue, exampleValue].filter(
       (arbitrary) => arbitrary !== undefined,
     );
-    if (arbitraries.length === 0) throw new Error(`${operation.id}: no value is known for ${name}`);
+    if (arbitraries.length === 0)
+      throw new Error(`${operation.id}: no valid value can be generated for ${name}`);
     return [name, fc.oneof(...arbitraries)] as const;
   });
   return fc.record(Object.fromEntries(values), {
@@ -195,7 +198,7 @@ function validBodies(document: FuzzedDocument, operation: FuzzedOperation): fc.A
           isValid,
         );
   const all = [exampleBodies, generatedBodies, mixedBodies].filter((arbitrary) => arbitrary !== undefined);
-  if (all.length === 0) throw new Error(`${operation.id}: no body is known`);
+  if (all.length === 0) throw new Error(`${operation.id}: no valid body can be generated`);
   return fc.oneof(...(all as fc.Arbitrary<Json | undefined>[]));
 }
 

@@ -11,7 +11,7 @@ type Resolve = (schema: Schema) => Schema;
 const fullDepth = 3;
 const greatestDepth = 12;
 
-/** Only the valid values; undefined when they are so rare that the search would take long. */
+/** Only the values that pass; undefined when they are so rare that the search would take long. */
 export function filterValues<Value>(
   values: fc.Arbitrary<Value>,
   passes: (value: Value) => boolean,
@@ -39,7 +39,7 @@ export function valuesOf(schema: unknown, resolve: Resolve, depth = 0): fc.Arbit
   return fc.oneof(...types.map((type) => valuesOfType(type, target, resolve, depth)));
 }
 
-/** The members of both; a variant of a union usually only requires members that the union describes. */
+/** Combines the members of both: a variant often only requires members that the union itself describes. */
 function mergeSchemas(base: Schema, variant: Schema): Schema {
   if (Object.keys(base).every((name) => ['title', 'description'].includes(name))) return variant;
   const properties = { ...asRecord(base['properties']), ...asRecord(variant['properties']) };

@@ -1,5 +1,6 @@
-// The seed and the number of runs of the fuzz tests. The seed is fixed, so that a test fails only for a
-// change; FUZZ_SEED sets another, `random` draws one. Both are printed to repeat a failure.
+// The seed and the number of runs of the fuzz tests. The seed is fixed, so that a test fails only because
+// of a change. FUZZ_SEED sets another seed, or draws one for `random`. Seed and runs are printed, so that a
+// failure can be repeated.
 
 export function readFuzzSettings(defaultRuns: number): { seed: number; runs: number } {
   const seedText = process.env['FUZZ_SEED'] ?? '490667659';
