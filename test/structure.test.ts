@@ -90,7 +90,7 @@ describe('imports of the kernel', () => {
     "import { b } from '../gateway/service.ts';",
   );
   refuses(
-    'keeps a layer of the kernel from those above it',
+    'keeps a layer of the kernel from the layers above it',
     'imports',
     'src/kernel/data/database.ts',
     "import type { Listener } from '../http/listener.ts';",
@@ -173,7 +173,7 @@ describe('imports of a slice', () => {
 });
 
 describe('imports of a composition root', () => {
-  accepts('lets a composition root take every index and the bundle', {
+  accepts('lets a composition root import every index and the bundle', {
     'src/gateway/compose.ts': [
       "import { ai } from './ai/index.ts';",
       "import { read } from './config.ts';",

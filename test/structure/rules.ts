@@ -107,7 +107,7 @@ function refuseImport(file: string, { target, typeOnly }: Import): string | unde
       ? undefined
       : 'a client imports only its own code and clients/shared';
   if (area === 'examples')
-    return isInside('examples') ? undefined : 'an example imports only the clients, as a user of them does';
+    return isInside('examples') ? undefined : 'an example imports only the clients, as their users do';
   if (area === 'scripts') return isInside('test') ? 'a script does not import from test' : undefined;
   if (area === 'test') return refuseInTest(file, target);
   if (area !== 'src' || part === undefined) return undefined;
@@ -138,20 +138,22 @@ function refuseFolderAbove(file: string, target: string): string | undefined {
   const folder = path.posix.dirname(file);
   const parentFolder = path.posix.dirname(target);
   if (file.startsWith('test/') || !folder.startsWith(`${parentFolder}/`)) return undefined;
-  // The files directly in the kernel are its lowest layer, those of a surface are
-  // shared by all slices, and package.json has the version.
+  // The files directly in the kernel are below its folders, the files directly in a surface are shared
+  // by all slices, and package.json has the version.
   const isShared = /^(?:\.|src|src\/(?:kernel|gateway|agent))$/.test(parentFolder);
   if (isShared) return undefined;
   return 'a file does not import from a folder above its own';
 }
 
-// The layers of the kernel, lowest first: each may import only itself and those before it. The
+// The layers of the kernel, lowest first: each may import only itself and the layers before it. The
 // empty name stands for the files directly in src/kernel, such as clock.ts, log.ts and problem.ts.
 const kernelLayers = ['secrets', '', 'storage', 'data', 'contract', 'http', 'telemetry'];
 
 function refuseInKernel(file: string, target: string): string | undefined {
   const layerOf = (name: string) => kernelLayers.indexOf(/^src\/kernel\/([\w-]+)\//.exec(name)?.[1] ?? '');
-  return layerOf(target) > layerOf(file) ? 'a layer of the kernel imports only those below it' : undefined;
+  return layerOf(target) > layerOf(file)
+    ? 'a layer of the kernel imports only the layers below it'
+    : undefined;
 }
 
 // Files of a surface that every slice may import.
@@ -284,7 +286,7 @@ function checkName(source: Source): Violation[] {
   return violations;
 }
 
-/** Every import cycle once (depth-first search). Type imports count: they too tie two files together. */
+/** Finds every import cycle once (depth-first search). Type imports count too. */
 function findLoops(sources: readonly Source[]): Violation[] {
   const sourcesByPath = new Map(sources.map((source) => [source.path, source]));
   const state = new Map<string, 'open' | 'done'>();
