@@ -1,5 +1,5 @@
-// Whether programs can be sandboxed on this machine. Tests of the sandbox are
-// skipped elsewhere, with a warning; other tests run commands without it there.
+// Whether programs can be sandboxed on this machine. If not, tests of the sandbox are skipped
+// with a warning, and other tests run commands without it.
 import { spawnSync } from 'node:child_process';
 
 export const hasBubblewrap =

@@ -1,15 +1,16 @@
-// Chromium for tests of pages. A suite skips itself where it is absent; CHROMIUM_PATH names another one.
+// Chromium for tests of pages. A suite skips itself if Chromium is absent; CHROMIUM_PATH names another
+// executable.
 import { existsSync } from 'node:fs';
 import { type Browser, chromium, type Page } from 'playwright-core';
 
 const executablePath = process.env['CHROMIUM_PATH'] ?? '/usr/bin/chromium';
 
-/** False skips the suite. Importing this module prints a warning then. */
+/** If false, the suite must be skipped; importing this module has printed a warning. */
 export const hasChromium = existsSync(executablePath);
 if (!hasChromium)
   console.warn(`SKIPPED: there is no Chromium at ${executablePath}; install it or set CHROMIUM_PATH.`);
 
-/** The caller closes it. Without the requests that Chromium sends on its own. */
+/** Launches Chromium without the requests that it sends on its own. The caller closes it. */
 export function launchChromium(switches: readonly string[] = []): Promise<Browser> {
   return chromium.launch({
     executablePath,

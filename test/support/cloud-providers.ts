@@ -1,5 +1,5 @@
-// Entries of a models file for the kinds of providers with credentials of their own, all with one scripted
-// provider behind them, and the signature check of an AWS server.
+// Entries of a models file for the kinds of providers that have their own credentials, all served by one
+// scripted provider, and the signature check of an AWS server.
 import { createHash, createHmac } from 'node:crypto';
 import type { ProviderCall } from './provider.ts';
 import { clientSecret, type TokenEndpoint } from './token-endpoint.ts';

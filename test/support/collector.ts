@@ -65,7 +65,7 @@ export async function startCollector({ silent = false } = {}): Promise<Collector
     response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
   };
   const server = createServer((request, response) => {
-    // The sender may break off before the end of its request.
+    // The sender may disconnect before the end of its request.
     serve(request, response).catch(() => response.destroy());
   });
   return {

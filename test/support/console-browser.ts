@@ -58,7 +58,7 @@ export async function openConsoleBrowser(options: Partial<AgentOptions> = {}): P
   };
 }
 
-/** Opens a one-time address in the profile and waits for the frame of the console. */
+/** Opens a one-time address in the browser profile and waits for the console's navigation. */
 export async function openConsolePage(
   context: BrowserContext,
   consoleServer: TestConsole,

@@ -1,5 +1,5 @@
 // Reuses embedded databases between the tests of one worker. Starting an engine takes a second of
-// processor time and emptying its tables some milliseconds, so a closed database is emptied and
+// processor time, emptying its tables only some milliseconds, so a released database is emptied and
 // kept for the next test.
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';

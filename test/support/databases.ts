@@ -1,4 +1,4 @@
-// A database for one test file or server, on the engine of the run. No two share anything.
+// A database for one test file or server, on the engine of the run. The databases share no data.
 import { randomBytes } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -77,8 +77,8 @@ export async function testDatabase(options: TestDatabaseOptions = {}): Promise<T
 }
 
 /**
- * The new database of a server in this process. An embedded one is already open, since the next
- * test of the file reuses it; call `remove` after the server has ended.
+ * The new database of a server in this process. An embedded database is already open, since the next
+ * test of the file reuses it; call `remove` after the server has closed.
  */
 export async function makeServerDatabase(): Promise<DatabasePlace & { database?: Database }> {
   if (inject('databaseSource')?.engine === 'postgres') return makeDatabase();

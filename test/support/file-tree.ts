@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 
-/** One line per entry with its path, its mode and the hash of a file; leaves out `ignored` paths. */
+/** One line per entry with its path, its mode and, for a file, its hash; without the `ignored` paths. */
 export function readTree(folder: string, ignored?: RegExp): string[] {
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((name) => ignored?.test(name) !== true)

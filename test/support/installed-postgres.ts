@@ -1,5 +1,5 @@
-// Starts an installed PostgreSQL that has its client programs (pg_dump, pg_restore), in a folder of
-// its own; the one from npm lacks them. Null without an installation.
+// Starts an installed PostgreSQL with its client programs (pg_dump, pg_restore), which the PostgreSQL
+// from npm lacks, in a folder of its own. Null if none is installed.
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, globSync } from 'node:fs';
 import { chmod, chown, mkdtemp, readFile, rm } from 'node:fs/promises';

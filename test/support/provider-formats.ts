@@ -6,7 +6,7 @@ import type { ServerResponse } from 'node:http';
 import { converseAnswer, converseFrames } from './provider-bedrock.ts';
 
 /** The input of a script for one call. */
-export interface ForeignScene {
+export interface FormatScene {
   path: string;
   response: ServerResponse;
   /** The script without its parameters. */
@@ -21,12 +21,12 @@ const json = { 'content-type': 'application/json' };
 const eventStream = { 'content-type': 'text/event-stream' };
 
 /** Plays the script in the format of the path; false for another path or script. */
-export function playForeign(scene: ForeignScene): boolean {
+export function playFormat(scene: FormatScene): boolean {
   if (scene.path.endsWith('/messages'))
     return play(scene, scene.body['stream'] === true, messageEvents, message);
   if (scene.path.endsWith('/responses'))
     return play(scene, scene.body['stream'] === true, responseEvents, response);
-  // The older format; chat has the same end of the path.
+  // The older completions; the path of chat completions has the same ending.
   if (/(?<!\/chat)\/completions$/.test(scene.path))
     return play(scene, scene.body['stream'] === true, completionEvents, completion);
   if (scene.path.endsWith(':rawPredict')) return play(scene, false, messageEvents, message);
@@ -41,16 +41,16 @@ export function playForeign(scene: ForeignScene): boolean {
   return false;
 }
 
-/** The model's name where the path has it instead of the body, as with Google. */
+/** The model's name if it is in the path instead of the body, as with Google. */
 export function modelInPath(path: string): string | undefined {
   const name = /\/models\/([^/:]+):/.exec(path)?.[1] ?? /\/model\/([^/]+)\/converse/.exec(path)?.[1];
   return name === undefined ? undefined : decodeURIComponent(name);
 }
 
-type Whole = (scene: ForeignScene) => object | undefined;
-type Frames = (scene: ForeignScene) => string[] | undefined;
+type Whole = (scene: FormatScene) => object | undefined;
+type Frames = (scene: FormatScene) => string[] | undefined;
 
-function play(scene: ForeignScene, streams: boolean, frames: Frames, renderWhole: Whole): boolean {
+function play(scene: FormatScene, streams: boolean, frames: Frames, renderWhole: Whole): boolean {
   const answer = streams ? frames(scene) : renderWhole(scene);
   if (answer === undefined) return false;
   scene.response.writeHead(200, streams ? eventStream : json);
@@ -58,7 +58,7 @@ function play(scene: ForeignScene, streams: boolean, frames: Frames, renderWhole
   return true;
 }
 
-function playFrames(scene: ForeignScene): boolean {
+function playFrames(scene: FormatScene): boolean {
   const frames = converseFrames(scene);
   if (frames === undefined) return false;
   scene.response.writeHead(200, { 'content-type': 'application/vnd.amazon.eventstream' });
@@ -68,7 +68,7 @@ function playFrames(scene: ForeignScene): boolean {
 
 const toolInput = { city: 'Oslo' };
 
-function message({ script, body: input }: ForeignScene): object | undefined {
+function message({ script, body: input }: FormatScene): object | undefined {
   const base = {
     id: 'msg_scripted',
     type: 'message',
@@ -105,7 +105,7 @@ function message({ script, body: input }: ForeignScene): object | undefined {
   }
 }
 
-function messageEvents({ script, body: input }: ForeignScene): string[] | undefined {
+function messageEvents({ script, body: input }: FormatScene): string[] | undefined {
   const frame = (data: { type: string } & Record<string, unknown>) =>
     `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
   const start = frame({
@@ -202,7 +202,7 @@ const signedCall = {
   thoughtSignature: 'gemini-signature',
 };
 
-function content({ script }: ForeignScene): object | undefined {
+function content({ script }: FormatScene): object | undefined {
   switch (script) {
     case 'ok':
       return candidate([{ text: 'Hello from the provider.' }], 'STOP');
@@ -222,7 +222,7 @@ function content({ script }: ForeignScene): object | undefined {
   }
 }
 
-function contentEvents({ script }: ForeignScene): string[] | undefined {
+function contentEvents({ script }: FormatScene): string[] | undefined {
   // Google ends its lines with CRLF.
   const frame = (data: object) => `data: ${JSON.stringify(data)}\r\n\r\n`;
   const pieces = ['Hello ', 'from ', 'the provider.'].map((text) => frame(candidate([{ text }])));
@@ -258,7 +258,7 @@ function contentEvents({ script }: ForeignScene): string[] | undefined {
   }
 }
 
-function response({ script, body: input }: ForeignScene): object | undefined {
+function response({ script, body: input }: FormatScene): object | undefined {
   const output =
     script === 'tools'
       ? [
@@ -323,7 +323,7 @@ function responseObject(input: Record<string, unknown>, status: string, output: 
   };
 }
 
-function responseEvents({ script, body: input }: ForeignScene): string[] | undefined {
+function responseEvents({ script, body: input }: FormatScene): string[] | undefined {
   let count = 0;
   const frame = (data: { type: string } & Record<string, unknown>) =>
     `event: ${data.type}\ndata: ${JSON.stringify({ ...data, sequence_number: (count += 1) })}\n\n`;
@@ -461,7 +461,7 @@ function responseEvents({ script, body: input }: ForeignScene): string[] | undef
 
 const completionUsage = { prompt_tokens: 10, completion_tokens: 4, total_tokens: 14 };
 
-function completionChunk({ body }: ForeignScene, text: string, reason: string | null): object {
+function completionChunk({ body }: FormatScene, text: string, reason: string | null): object {
   return {
     id: 'cmpl-scripted',
     object: 'text_completion',
@@ -471,12 +471,12 @@ function completionChunk({ body }: ForeignScene, text: string, reason: string | 
   };
 }
 
-function completion(scene: ForeignScene): object | undefined {
+function completion(scene: FormatScene): object | undefined {
   if (scene.script !== 'ok') return undefined;
   return { ...completionChunk(scene, 'Hello from the provider.', 'stop'), usage: completionUsage };
 }
 
-function completionEvents(scene: ForeignScene): string[] | undefined {
+function completionEvents(scene: FormatScene): string[] | undefined {
   const frame = (data: object) => `data: ${JSON.stringify(data)}\n\n`;
   const pieces = ['Hello ', 'from ', 'the provider.'].map((text) =>
     frame(completionChunk(scene, text, null)),
@@ -493,7 +493,7 @@ function completionEvents(scene: ForeignScene): string[] | undefined {
   ];
 }
 
-function embeddings({ script, body }: ForeignScene): object | undefined {
+function embeddings({ script, body }: FormatScene): object | undefined {
   if (script !== 'ok' && script !== 'long-vectors') return undefined;
   const { input } = body;
   // An array of numbers is one input of tokens.
@@ -512,7 +512,7 @@ function embeddings({ script, body }: ForeignScene): object | undefined {
   };
 }
 
-function moderation({ script, body }: ForeignScene): object | undefined {
+function moderation({ script, body }: FormatScene): object | undefined {
   if (script !== 'ok') return undefined;
   const inputs = Array.isArray(body['input']) ? body['input'] : [body['input']];
   return {
@@ -527,7 +527,7 @@ function moderation({ script, body }: ForeignScene): object | undefined {
   };
 }
 
-function rerank({ script, body: input }: ForeignScene): object | undefined {
+function rerank({ script, body: input }: FormatScene): object | undefined {
   if (script !== 'ok') return undefined;
   const documents = input['documents'] as unknown[];
   return {

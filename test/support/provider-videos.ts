@@ -1,7 +1,7 @@
 // The scripted provider's video APIs in the formats of OpenAI, Google and xAI. The model's name is
 // the script: `film?polls=2&seconds=4&failing=2` (the first `failing` polls answer 503),
 // `film-failed?code=…&message=…`, `film-held` (held back by content rules), `film-forever`,
-// `film-vanished`, `film-cut` (the first download breaks off), `film-garbage`, `film-large?bytes=…`
+// `film-vanished`, `film-cut` (the first download is cut off), `film-garbage`, `film-large?bytes=…`
 // and `film-elsewhere?to=…` (the video is at another address).
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
@@ -149,7 +149,7 @@ function sendVideo(
 }
 
 /**
- * The boxes of an MP4 of 1280 by 720 with the index behind its samples, which contain no picture.
+ * The boxes of an MP4 of 1280 by 720 with the index after its samples, which contain no picture.
  */
 export function scriptedFilm({ seconds = 4, bytes = 2_000, width = 1280, height = 720 } = {}): Buffer {
   const box = (name: string, ...content: Buffer[]): Buffer => {

@@ -1,10 +1,10 @@
-// A scripted model provider in place of a model company's server. The model's name in a request is
-// its script, such as `stream?chunks=5&gap=10` or `status?code=429`, so a models file alone decides
-// the provider's behaviour. It records every call: what was requested and what was delivered.
+// A scripted model provider that stands in for a model company's server. The model's name in a request
+// is its script, such as `ok?chunks=5&gap=10` or `status?code=429`, so a models file alone decides the
+// provider's behaviour. It records every call: what was requested and what was delivered.
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { closeServer, listen, readBody } from './local-server.ts';
-import { modelInPath, playForeign } from './provider-formats.ts';
+import { modelInPath, playFormat } from './provider-formats.ts';
 import { createVideos } from './provider-videos.ts';
 
 /** One call as the provider saw it. Times are milliseconds of `performance.now()`. */
@@ -78,7 +78,7 @@ interface Scene {
   calls: readonly ProviderCall[];
   /** The parsed request body. */
   body: RequestBody;
-  /** Of the script. */
+  /** The parameters of the script. */
   parameters: URLSearchParams;
   /** Resolves after the time or when the caller disconnects. */
   sleep(ms: number): Promise<void>;
@@ -143,7 +143,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
       parameters: new URLSearchParams(parameters),
       sleep: (ms) => sleepWhileOpen(ms, response, timers),
     };
-    const foreignScene = {
+    const formatScene = {
       path: path.split('?')[0] ?? '',
       response,
       script,
@@ -156,7 +156,7 @@ export async function startProvider(): Promise<ScriptedProvider> {
       model: modelName,
       end: (lastPart) => end(scene, lastPart),
     });
-    if (!isVideo && !playForeign(foreignScene)) await (scripts[script] ?? scripts.unknown)?.(scene);
+    if (!isVideo && !playFormat(formatScene)) await (scripts[script] ?? scripts.unknown)?.(scene);
     notify();
   }
 
@@ -494,7 +494,7 @@ const scripts: Record<string, Script> = {
       }),
     ),
 
-  // stream?chunks=5&gap=10; without `stream` in the request, one answer.
+  // ok?chunks=5&gap=10; without `stream` in the request, one answer.
   ok: streamOrWhole(async (scene) => {
     if (await deltas(scene)) finish(scene);
   }, wholeAnswer),

@@ -2,8 +2,8 @@
 
 /**
  * The shortest time of up to ten rounds in milliseconds; stops at a round below `enoughMs`. The
- * minimum is the time of the work itself without disturbances of a busy machine. A round may
- * resolve to its own measurement.
+ * minimum shows the time of the work itself even on a busy machine. A round may resolve to its own
+ * measurement.
  */
 export async function quickest(enoughMs: number, round: () => Promise<unknown>): Promise<number> {
   let minimum = Number.POSITIVE_INFINITY;

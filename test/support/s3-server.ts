@@ -1,4 +1,4 @@
-// An S3 server of another maker in a process of its own. It checks the signature of every request.
+// A third-party S3 server in a process of its own. It checks the signature of every request.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,9 +11,9 @@ import type { S3Options } from '../../src/kernel/storage/s3-client.ts';
 import { s3Storage, type S3Storage } from '../../src/kernel/storage/s3-storage.ts';
 
 export interface S3Server {
-  /** Of its only bucket. */
+  /** The options of its only bucket. */
   options: S3Options;
-  /** The same as settings. */
+  /** The same options as settings in the environment. */
   env(prefix: '' | 'AGENT_'): Record<string, string>;
   /** The keys of the bucket, sorted. */
   keys(): Promise<string[]>;
@@ -79,5 +79,5 @@ async function listeningAddress(output: NodeJS.ReadableStream): Promise<string> 
     const [, address] = /listening on (\S+)/.exec(line) ?? [];
     if (address !== undefined) return `http://${address}`;
   }
-  throw new Error('The S3 server ended without listening.');
+  throw new Error('The S3 server exited without listening.');
 }

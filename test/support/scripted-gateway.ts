@@ -24,7 +24,7 @@ export interface ScriptedGateway {
   bodies: string[];
   /** Sets the answer of the n-th request (from 0). */
   answer(script: (request: StreamRequest, index: number) => ScriptedAnswer): void;
-  /** Sets its catalog; none by default. */
+  /** Sets the catalog of the gateway, which has none by default. */
   catalog(models: { id: string; context_window?: number; inputs?: string[]; owned_by?: string }[]): void;
   close(): Promise<void>;
 }
@@ -69,7 +69,7 @@ export function finish(reason: string): object {
   return { type: 'finish', finishReason: { unified: reason }, usage: usage(10, 3) };
 }
 
-/** Sends parts and breaks the connection. */
+/** Sends the parts and then cuts the connection. */
 export function breaksAfter(...parts: object[]): ScriptedAnswer {
   return {
     async respond(response) {
@@ -81,7 +81,7 @@ export function breaksAfter(...parts: object[]): ScriptedAnswer {
   };
 }
 
-/** The prompt of a request as the bytes that were sent, one text per message. */
+/** The prompt of a request as it was sent, one string per message. */
 export function promptBytes(body: string): string[] {
   const request = JSON.parse(body) as { prompt: object[] };
   if (JSON.stringify(request) !== body) throw new Error('The body is not plain JSON.');

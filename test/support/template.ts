@@ -8,7 +8,8 @@ import { silentLog } from '../../src/kernel/log.ts';
 declare module 'vitest' {
   interface ProvidedContext {
     /**
-     * The source of the run's databases; absent in the project `once`, whose few worlds migrate their own.
+     * The source of the run's databases; absent in the project `once`, whose few worlds run their own
+     * migrations.
      */
     databaseSource: DatabaseSource | undefined;
   }

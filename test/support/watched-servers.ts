@@ -25,7 +25,7 @@ export interface WatchedServer {
   waitForIdle(): Promise<LoopReport>;
   /** Blocks the event loop, to check that the measurement sees it. */
   block(ms: number): Promise<void>;
-  /** Samples the running functions until `stopProfile`, which returns the ones with the most time. */
+  /** Samples the running functions until `stopProfile`, which returns the functions with the most time. */
   startProfile(): Promise<void>;
   stopProfile(): Promise<string[]>;
   /** Processor time of a fixed piece of work now, in milliseconds. */
@@ -165,7 +165,7 @@ function watchCalls(
   tokens: Readonly<Record<string, string>>,
 ): WatchedServer {
   const request = async <Answer = LoopReport>(message: LoopRequest): Promise<Answer> => {
-    if (!child.connected) throw new Error('The server has ended.');
+    if (!child.connected) throw new Error('The server has exited.');
     child.send(message);
     const [answer] = (await once(child, 'message')) as [Answer];
     return answer;

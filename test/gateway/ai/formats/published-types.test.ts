@@ -95,10 +95,10 @@ test('the type validators refuse wrong answers', () => {
       model: 'm',
       choices: [{ index: 0, message: { role: 'assistant', content: 'x' }, finish_reason: 'stop' }],
     }),
-  ).toThrow('This is no ChatCompletion');
+  ).toThrow('This is not a valid ChatCompletion');
   expect(() =>
     chatCompletionChunk({ id: 'a', object: 'chat.completion', created: 1, model: 'm', choices: [] }),
-  ).toThrow('This is no ChatCompletionChunk');
+  ).toThrow('This is not a valid ChatCompletionChunk');
 });
 
 describe.each([
