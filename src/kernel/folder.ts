@@ -74,7 +74,7 @@ const reasons: Readonly<Record<string, string>> = {
   EEXIST: 'it is not a folder',
   EACCES: 'this user may not write there',
   EPERM: 'this user may not write there',
-  EROFS: 'nothing can be written there',
+  EROFS: 'the file system is read-only',
   ENOENT: 'no folder can be created there',
 };
 
@@ -83,5 +83,5 @@ function unusableError(setting: string, path: string, error: unknown): unknown {
   const reason = reasons[errorCode(error) ?? ''];
   return reason === undefined
     ? error
-    : new SettingError(`${setting}: the folder ${path} cannot be used: ${reason}. Name another one.`);
+    : new SettingError(`${setting}: the folder ${path} cannot be used: ${reason}. Name another folder.`);
 }

@@ -30,8 +30,7 @@ export interface LogOptions {
   clock?: Pick<Clock, 'now'>;
 }
 
-// Names of members that hold secrets, without case, hyphens and underscores. `value` is the env
-// service's name for a secret.
+// Names of members that hold secrets, in lower case and without hyphens and underscores.
 const secretNames = new Set([
   'authorization',
   'proxyauthorization',
@@ -65,7 +64,7 @@ const secretNames = new Set([
 // Objects nested deeper are replaced by `[deep]`; further entries of an object or a list are dropped.
 const maximumDepth = 6;
 const maximumEntries = 200;
-// The search for secrets takes up to 140 ns a character, and a caller may choose the text.
+// The search for secrets takes up to 140 ns a character, and a caller may control the text.
 const maximumTextLength = 16 * 1024;
 // The part of a longer text that is searched for secrets. Its end may be the beginning of a
 // secret, so it is never shown.

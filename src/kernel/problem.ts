@@ -92,7 +92,7 @@ export function invalidToken(): Problem {
   });
 }
 
-/** 429 for every limit on guesses: a caller cannot tell from it which accounts exist. */
+/** 429 for every limit on guesses, always the same, so that it does not reveal which accounts exist. */
 export function tooManyAttempts(retryAfterSeconds: number): Problem {
   return new Problem('rate_limited', 'rate_limited', 'Too many attempts; try again later.', {
     headers: { 'retry-after': String(retryAfterSeconds) },
@@ -103,7 +103,7 @@ export function tooManyAttempts(retryAfterSeconds: number): Problem {
 export interface ProblemBody {
   error: {
     type: string;
-    /** A ProblemCode of ours, or a foreign one. */
+    /** A ProblemCode, or the code of another system (`foreignCode`). */
     code: string;
     message: string;
     param: string | null;

@@ -75,7 +75,7 @@ interface RowOptions {
 
 type Bounds = RowOptions & { min: number; max: number };
 
-/** A text without a default. */
+/** A string without a default. */
 export function optionalText(
   key: string,
   description: string,
@@ -84,7 +84,7 @@ export function optionalText(
   return { ...row(key, description, options), fallback: undefined, parse: (input) => input };
 }
 
-/** A text with a default. */
+/** A string with a default. */
 export function text(
   key: string,
   fallback: string,
@@ -99,7 +99,7 @@ export function text(
   };
 }
 
-/** A secret: a text without a default and without a flag. */
+/** A secret: a string without a default and without a flag. */
 export function secretText(key: string, description: string): Setting<string | undefined> {
   return optionalText(key, description, { flag: null });
 }

@@ -46,7 +46,7 @@ export interface Call<Op extends OperationShape, Identity extends { kind: string
   timing(name: string, durationMs: number): void;
   /**
    * Records the result of the call for its log line, the metrics and its trace. May
-   * be called more than once, also while the response is being sent; a later value
+   * be called more than once, even while the response is being sent; a later value
    * of a member replaces the earlier one. The caller never receives it.
    */
   note(fields: CallNote): void;

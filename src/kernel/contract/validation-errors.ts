@@ -17,7 +17,9 @@ export interface SchemaError {
 
 type Schema = Record<string, unknown>;
 
-/** Access to the validator: the schema behind a `$ref`, and the errors of a value against one form. */
+/**
+ * Functions of the validator: `resolve` follows a `$ref`, `check` returns a value's errors against one form.
+ */
 export interface SchemaTools {
   resolve(schema: unknown): Schema;
   check(schema: unknown, value: unknown): SchemaError[];

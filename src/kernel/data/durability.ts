@@ -2,7 +2,7 @@
 import { unavailableProblem } from './database-errors.ts';
 import type { Sql } from './queries.ts';
 
-/** The names of those settings that are off. */
+/** The names of the durability settings that are off. */
 export async function readUnsafeSettings(sql: Sql): Promise<string[]> {
   const settings = await sql<{ name: string }[]>`
     select name from pg_settings

@@ -46,7 +46,7 @@ export interface Remember {
    */
   inSettlement(answer: KeptAnswer | null): (() => SettlementAnswer) | undefined;
   /**
-   * Stores a reference to work that runs on without the call, such as a job, in the transaction
+   * Stores a reference to work that continues after the call, such as a job, in the transaction
    * that starts the work. A repetition then executes the handler again, with the reference in
    * `started`, and nothing frees the key. False without a key.
    */
@@ -167,7 +167,7 @@ class Execution {
     }
   }
 
-  /** A call whose process died may have started work that runs on: then its receipt becomes the answer. */
+  /** A call whose process died may have started work that continues: then its receipt becomes the answer. */
   async completeAbandoned(row: StoredRow, call: IdempotentCall, claim: KeyClaim): Promise<StoredRow> {
     const { requestId, run } = row;
     if (!row.isAbandoned || requestId === null) return row;

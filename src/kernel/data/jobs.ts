@@ -60,7 +60,7 @@ export interface Jobs {
    */
   enqueue(name: string, data: object, options?: EnqueueOptions): Promise<string | null>;
   /**
-   * Starts no more jobs and waits for the running jobs. Aborts those that still run after `timeoutMs`; they
+   * Starts no more jobs and waits for the running jobs. Jobs that still run after `timeoutMs` are aborted and
    * run again later.
    */
   stop(options: { timeoutMs: number }): Promise<void>;

@@ -39,7 +39,7 @@ export interface ServerTimeouts {
   /** Deadline of a whole request, its body included, unless the operation has its own. */
   requestMs: number;
   keepAliveMs: number;
-  /** Interval of the check for the two deadlines above. */
+  /** Interval at which Node checks the two deadlines above. */
   checkEveryMs: number;
   heartbeatMs: number;
   /** A client that accepts no bytes of a stream for this long is disconnected. */
@@ -61,8 +61,8 @@ export interface ServerLimits extends RequestLimits {
   /** Total bytes of large bodies (above 256 KiB) without a complete response, for one caller and for all. */
   largeBodyBytes: BodyBudgetLimits;
   /**
-   * Connections of one client address; behind a trusted proxy concurrent requests.
-   * Loopback addresses have no such limit.
+   * Connections of one client address. For clients behind a trusted proxy it limits their
+   * concurrent requests. Loopback addresses have no such limit.
    */
   maxPerAddress: number;
 }
@@ -79,8 +79,8 @@ const defaultTimeouts: ServerTimeouts = {
   heartbeatMs: 15_000,
   stalledMs: 60_000,
   abortGraceMs: 3_000,
-  // The validators of all operations are compiled ahead of their first requests, but not before the
-  // first answer of /ready: each takes up to 24 ms of the event loop.
+  // The validators of all operations are compiled ahead of their first requests, but after the first
+  // answer of /ready, because each compilation blocks the event loop for up to 24 ms.
   warmUpMs: 3_000,
 };
 

@@ -34,7 +34,7 @@ export interface Embedded {
    * `stuckMs`, for example for a migration.
    */
   dial(options?: { isPatient?: boolean }): Promise<Duplex>;
-  /** The whole cluster as a gzipped tar, usable as a seed. Blocks all other queries meanwhile. */
+  /** The whole cluster as a gzipped tar, usable as a seed. All other queries wait until it is complete. */
   dump(): Promise<Uint8Array>;
   /** Stops the thread after a checkpoint and releases the folder. Open streams are destroyed. */
   close(): Promise<void>;

@@ -29,7 +29,7 @@ export function lockFolder(folder: string): FolderLock {
   throw new Problem(
     'unavailable',
     'database_unavailable',
-    `The data folder ${folder} is held by ${holderName(join(folder, holderFile))}. It takes one process at a time: stop that one, or give this one a folder of its own.`,
+    `The data folder ${folder} is held by ${holderName(join(folder, holderFile))}. Only one process can use it at a time: stop that process, or give this one its own folder.`,
   );
 }
 

@@ -1,5 +1,5 @@
-// The turns of the peers at the one session of the embedded database. A peer within a transaction
-// keeps its turn until the transaction ends, or until it has sent nothing for too long.
+// Shares the only session of the embedded database between the peers, which take turns. A peer within a
+// transaction keeps its turn until the transaction ends, or until it has sent nothing for too long.
 import { fatalError, isIdle, findMessages, simpleQuery, sync } from './protocol.ts';
 
 /** Whole protocol messages of one peer. */

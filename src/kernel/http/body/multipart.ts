@@ -22,7 +22,7 @@ export type FormMembers = Record<string, FormMember | FormMember[]>;
 export async function parseMultipart(raw: Uint8Array, contentType: string): Promise<FormMembers> {
   const boundary = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
   const delimiterName = boundary?.[1] ?? boundary?.[2];
-  if (delimiterName === undefined) throw invalidProblem('The form names no boundary.');
+  if (delimiterName === undefined) throw invalidProblem('The Content-Type of the form must name a boundary.');
   refuseManyParts(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength), `--${delimiterName}`);
   let form: FormData;
   try {

@@ -1,6 +1,6 @@
-// Content negotiation of the few answers that have a page for browsers.
+// Content negotiation for the few answers that have a page for browsers.
 
-/** Whether `Accept` names HTML, as that of browsers does; a mere wildcard does not count. */
+/** Whether `Accept` names HTML, as browsers do; a wildcard alone does not count. */
 export function acceptsHtml(accept = ''): boolean {
   return accept.split(',').some((range) => {
     const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());

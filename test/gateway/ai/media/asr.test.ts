@@ -91,7 +91,12 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
       body,
     });
   it.each([
-    ['without a boundary', 'multipart/form-data', 'x', { message: 'The form names no boundary.' }],
+    [
+      'without a boundary',
+      'multipart/form-data',
+      'x',
+      { message: 'The Content-Type of the form must name a boundary.' },
+    ],
     ['without parts', formType, 'garbage', { message: 'The body is not a valid form.' }],
     [
       'with a repeated member',
