@@ -9,7 +9,7 @@ import { createGateway, type Gateway } from '../../src/gateway/compose.ts';
 import { readGatewayConfig } from '../../src/gateway/config.ts';
 import type { ServiceDefinition } from '../../src/index.ts';
 import { systemClock, type Clock } from '../../src/kernel/clock.ts';
-import type { Database, Sql } from '../../src/kernel/data/database.ts';
+import type { Database, DatabaseLimits, Sql } from '../../src/kernel/data/database.ts';
 import { createLog } from '../../src/kernel/log.ts';
 import { createRedactor } from '../../src/kernel/secrets/secret.ts';
 import { databaseEnv, makeDatabase, makeServerDatabase, type DatabasePlace } from './databases.ts';
@@ -62,82 +62,108 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
   const place = options.place ?? ownPlace;
   if (place === undefined) throw new Error('The gateway has no database.');
   const folder = join(tmpdir(), `townhall-gateway-${randomUUID()}`);
-  const removeData = async (): Promise<void> => {
+  const logLines: string[] = [];
+  const gateway = await openGateway(options, {
+    env: environmentOf(options, place, folder),
+    logLines,
+    databaseLimits: place.options.limits ?? {},
+    ...(ownPlace?.database === undefined ? {} : { database: ownPlace.database }),
+  });
+  const close = async (): Promise<void> => {
+    await gateway.close();
     await rm(folder, { recursive: true, force: true });
     await ownPlace?.remove();
   };
-  // An embedded database keeps the journal in its own folder.
-  const databaseSettings = {
-    ...databaseEnv(place.options),
-    ...('url' in place.options ? { JOURNAL_PATH: join(folder, 'journal') } : {}),
-    STORAGE_PATH: join(folder, 'storage'),
-  };
-  const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
-  // Tests send from one address and faster than people do, so rate limits are off unless a test
-  // turns them on.
-  const unlimitedRates = {
+  try {
+    return await openWorld(gateway, options, { logLines, close });
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** The settings of the gateway. The folder is for its storage, and for its journal on PostgreSQL. */
+function environmentOf(
+  { withAdmin, env }: GatewayWorldOptions,
+  place: DatabasePlace,
+  folder: string,
+): Record<string, string> {
+  return {
+    HOST: '127.0.0.1',
+    PORT: '0',
+    LOG_LEVEL: 'debug',
+    // Tests send from one address and faster than people do, so rate limits are off unless a test
+    // turns them on.
     RATE_LIMIT_USER: 'off',
     RATE_LIMIT_GUEST: 'off',
     RATE_LIMIT_ADMIN: 'off',
     RATE_LIMIT_LOGIN: 'off',
-  };
-  const env = {
-    HOST: '127.0.0.1',
-    PORT: '0',
-    LOG_LEVEL: 'debug',
-    ...unlimitedRates,
     TOWNHALL_MASTER_KEY: testMasterKey,
-    ...databaseSettings,
-    ...(options.withAdmin ? administrator : {}),
-    ...options.env,
+    ...databaseEnv(place.options),
+    // An embedded database keeps the journal in its own folder.
+    ...('url' in place.options ? { JOURNAL_PATH: join(folder, 'journal') } : {}),
+    STORAGE_PATH: join(folder, 'storage'),
+    ...(withAdmin ? { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password } : {}),
+    ...env,
   };
-  const logLines: string[] = [];
+}
+
+interface OpenOptions {
+  env: Record<string, string>;
+  /** Receives the lines of the log. */
+  logLines: string[];
+  databaseLimits: Partial<DatabaseLimits>;
+  database?: Database;
+}
+
+function openGateway(
+  { clock = systemClock, services = [] }: GatewayWorldOptions,
+  { env, logLines, ...databaseOptions }: OpenOptions,
+): Promise<Gateway> {
   const redactor = createRedactor();
   const config = readGatewayConfig({}, env);
   const log = createLog({ level: config.logLevel, redactor, write: (line) => void logLines.push(line) });
-  const gateway = await createGateway(config, {
+  return createGateway(config, {
     env,
     log,
     redactor,
-    clock: options.clock ?? systemClock,
+    clock,
     validateResponses: true,
-    services: options.services ?? [],
-    databaseLimits: place.options.limits ?? {},
-    ...(ownPlace?.database === undefined ? {} : { database: ownPlace.database }),
+    services,
+    ...databaseOptions,
   });
-  try {
-    await ensureLocalBureau(gateway.database);
-    const { url } = await gateway.listen();
-    const { userToken } = await gateway.issueLocalToken();
-    const clientOf = (token: string): GatewayClient => createGatewayClient({ baseUrl: url, token });
-    const guest = createGatewayClient({ baseUrl: url });
-    const adminToken = options.withAdmin ? await logIn(guest) : undefined;
-    return {
-      url,
-      gateway,
-      database: gateway.database,
-      sql: gateway.database.sql,
-      guest,
-      user: clientOf(userToken),
-      userToken,
-      as: clientOf,
-      get adminToken() {
-        return requireAdmin(adminToken);
-      },
-      get admin() {
-        return clientOf(requireAdmin(adminToken));
-      },
-      logLines,
-      async close() {
-        await gateway.close();
-        await removeData();
-      },
-    };
-  } catch (error) {
-    await gateway.close();
-    await removeData();
-    throw error;
-  }
+}
+
+/** Listens, and creates the clients of the world with their credentials. */
+async function openWorld(
+  gateway: Gateway,
+  { withAdmin }: GatewayWorldOptions,
+  { logLines, close }: Pick<GatewayWorld, 'logLines' | 'close'>,
+): Promise<GatewayWorld> {
+  await ensureLocalBureau(gateway.database);
+  const { url } = await gateway.listen();
+  const { userToken } = await gateway.issueLocalToken();
+  const clientOf = (token: string): GatewayClient => createGatewayClient({ baseUrl: url, token });
+  const guest = createGatewayClient({ baseUrl: url });
+  const adminToken = withAdmin ? await logIn(guest) : undefined;
+  return {
+    url,
+    gateway,
+    database: gateway.database,
+    sql: gateway.database.sql,
+    guest,
+    user: clientOf(userToken),
+    userToken,
+    as: clientOf,
+    get adminToken() {
+      return requireAdmin(adminToken);
+    },
+    get admin() {
+      return clientOf(requireAdmin(adminToken));
+    },
+    logLines,
+    close,
+  };
 }
 
 function requireAdmin(token: string | undefined): string {

@@ -110,28 +110,11 @@ export async function startProvider(): Promise<ScriptedProvider> {
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await readBody(request);
-    const path = request.url ?? '';
     const input = parseBody(body);
-    const modelName = input.model ?? modelInPath(path) ?? 'ok';
+    const modelName = input.model ?? modelInPath(request.url ?? '') ?? 'ok';
     // Google has the model in the path, where a question mark is not possible; `~` replaces it.
     const [script = '', parameters = ''] = modelName.split(/[?~]/);
-    count += 1;
-    const call: ProviderCall = {
-      id: count,
-      method: request.method ?? '',
-      path,
-      script: modelName,
-      headers: request.headers,
-      body,
-      receivedAt: performance.now(),
-      tokens: 0,
-    };
-    calls.push(call);
-    notify();
-    response.on('close', () => {
-      if (!response.writableFinished && call.finishedAt === undefined) call.abortedAt = performance.now();
-      notify();
-    });
+    const call = recordCall(request, response, { script: modelName, body });
     const keyAnswer = keyAnswers.get(keyOf(call));
     if (keyAnswer !== undefined) return sendKeyAnswer(response, keyAnswer);
     const scene: Scene = {
@@ -143,21 +126,43 @@ export async function startProvider(): Promise<ScriptedProvider> {
       parameters: new URLSearchParams(parameters),
       sleep: (ms) => sleepWhileOpen(ms, response, timers),
     };
-    const formatScene = {
-      path: path.split('?')[0] ?? '',
-      response,
-      script,
-      body: input as Record<string, unknown>,
-      end: (lastPart?: string | Buffer) => end(scene, lastPart),
-    };
-    const isVideo = playVideo({
-      request,
-      response,
-      model: modelName,
-      end: (lastPart) => end(scene, lastPart),
-    });
-    if (!isVideo && !playFormat(formatScene)) await (scripts[script] ?? scripts.unknown)?.(scene);
+    const isPlayed =
+      playVideo({ request, response, model: modelName, end: (lastPart) => end(scene, lastPart) }) ||
+      playFormat({
+        path: call.path.split('?')[0] ?? '',
+        response,
+        script,
+        body: input as Record<string, unknown>,
+        end: (lastPart) => end(scene, lastPart),
+      });
+    if (!isPlayed) await (scripts[script] ?? scripts.unknown)?.(scene);
     notify();
+  }
+
+  /** Adds the call to `calls`, and notes later when its caller disconnects. */
+  function recordCall(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { script, body }: Pick<ProviderCall, 'script' | 'body'>,
+  ): ProviderCall {
+    count += 1;
+    const call: ProviderCall = {
+      id: count,
+      method: request.method ?? '',
+      path: request.url ?? '',
+      script,
+      headers: request.headers,
+      body,
+      receivedAt: performance.now(),
+      tokens: 0,
+    };
+    calls.push(call);
+    notify();
+    response.on('close', () => {
+      if (!response.writableFinished && call.finishedAt === undefined) call.abortedAt = performance.now();
+      notify();
+    });
+    return call;
   }
 
   let connections = 0;

@@ -1,7 +1,7 @@
 // A scripted token endpoint of OAuth 2.0, for Microsoft Entra ID and for Google's service accounts.
 // It verifies the assertion of a service account with the public half of its generated key.
-import { createPublicKey, generateKeyPairSync, verify } from 'node:crypto';
-import { createServer } from 'node:http';
+import { createPublicKey, generateKeyPairSync, type KeyObject, verify } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { closeServer, listen, readBody } from './local-server.ts';
 
@@ -25,42 +25,26 @@ export async function startTokenEndpoint(): Promise<TokenEndpoint> {
   const publicKey = createPublicKey(privateKey);
 
   const server = createServer((request, response) => {
-    void (async () => {
-      const form = new URLSearchParams((await readBody(request)).toString());
-      endpoint.requests.push(form);
-      const answer = endpoint.answers.shift();
-      if (answer?.delayMs !== undefined) await sleep(answer.delayMs, undefined, { ref: false });
-      response.setHeader('content-type', 'application/json');
-      if (answer !== undefined) response.writeHead(answer.status).end(answer.body);
-      else if (!isGranted(form)) response.writeHead(400).end('{"error":"invalid_grant"}');
-      else
-        response.end(
-          JSON.stringify({
-            access_token: `token-${endpoint.requests.length}`,
-            token_type: 'Bearer',
-            expires_in: endpoint.lifetimeSeconds,
-          }),
-        );
-    })();
+    serve(request, response).catch(() => response.destroy());
   });
 
-  function isGranted(form: URLSearchParams): boolean {
-    if (form.get('grant_type') === 'client_credentials') return form.get('client_secret') === clientSecret;
-    const [header = '', claims = '', signature = ''] = (form.get('assertion') ?? '').split('.');
-    const { iss, aud, scope, iat, exp } = JSON.parse(Buffer.from(claims, 'base64url').toString()) as Record<
-      string,
-      unknown
-    >;
-    return (
-      form.get('grant_type') === 'urn:ietf:params:oauth:grant-type:jwt-bearer' &&
-      verify('sha256', Buffer.from(`${header}.${claims}`), publicKey, Buffer.from(signature, 'base64url')) &&
-      (JSON.parse(Buffer.from(header, 'base64url').toString()) as { alg: string }).alg === 'RS256' &&
-      iss === 'ada@acme.iam.gserviceaccount.com' &&
-      aud === endpoint.url &&
-      scope === 'https://www.googleapis.com/auth/cloud-platform' &&
-      Math.abs(Number(iat) - Date.now() / 1000) < 60 &&
-      Number(exp) - Number(iat) === 3600
-    );
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const form = new URLSearchParams((await readBody(request)).toString());
+    endpoint.requests.push(form);
+    const answer = endpoint.answers.shift();
+    if (answer?.delayMs !== undefined) await sleep(answer.delayMs, undefined, { ref: false });
+    response.setHeader('content-type', 'application/json');
+    if (answer !== undefined) response.writeHead(answer.status).end(answer.body);
+    else if (!isGranted(form, publicKey, endpoint.url))
+      response.writeHead(400).end('{"error":"invalid_grant"}');
+    else
+      response.end(
+        JSON.stringify({
+          access_token: `token-${endpoint.requests.length}`,
+          token_type: 'Bearer',
+          expires_in: endpoint.lifetimeSeconds,
+        }),
+      );
   }
 
   const url = `${(await listen(server)).url}/token`;
@@ -79,4 +63,25 @@ export async function startTokenEndpoint(): Promise<TokenEndpoint> {
     close: () => closeServer(server),
   };
   return endpoint;
+}
+
+/** Whether the form has the client's secret, or an assertion that the service account's key has signed. */
+function isGranted(form: URLSearchParams, publicKey: KeyObject, tokenUrl: string): boolean {
+  if (form.get('grant_type') === 'client_credentials') return form.get('client_secret') === clientSecret;
+  const [header = '', claims = '', signature = ''] = (form.get('assertion') ?? '').split('.');
+  const { iss, aud, scope, iat, exp } = decodePart(claims);
+  return (
+    form.get('grant_type') === 'urn:ietf:params:oauth:grant-type:jwt-bearer' &&
+    verify('sha256', Buffer.from(`${header}.${claims}`), publicKey, Buffer.from(signature, 'base64url')) &&
+    decodePart(header)['alg'] === 'RS256' &&
+    iss === 'ada@acme.iam.gserviceaccount.com' &&
+    aud === tokenUrl &&
+    scope === 'https://www.googleapis.com/auth/cloud-platform' &&
+    Math.abs(Number(iat) - Date.now() / 1000) < 60 &&
+    Number(exp) - Number(iat) === 3600
+  );
+}
+
+function decodePart(part: string): Record<string, unknown> {
+  return JSON.parse(Buffer.from(part, 'base64url').toString()) as Record<string, unknown>;
 }
