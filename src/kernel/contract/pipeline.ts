@@ -134,8 +134,9 @@ function authorize<Identity extends CallerIdentity>(
 ): void {
   const { handlerId, isPublic } = operation;
   if (isPublic) return;
-  if (admittedKinds(request, operation).has(identity.kind) && (identity.operations?.has(handlerId) ?? true))
-    return;
+  const isAdmittedKind = admittedKinds(request, operation).has(identity.kind);
+  const coversOperation = identity.operations?.has(handlerId) ?? true;
+  if (isAdmittedKind && coversOperation) return;
   throw identity.kind === guest.kind ? authenticationRequired() : forbiddenForIdentity();
 }
 

@@ -169,15 +169,15 @@ export class SocketSession {
     let streamId: unknown;
     const request = new SocketRequest(this.#options);
     try {
-      const { value } = await parseBody(bytes);
-      if (!isRecord(value)) throw invalidMessage();
-      streamId = value['stream_id'];
-      const result = this.#conversation.read(value);
-      if (result === undefined) return;
-      if ('events' in result)
-        for (const event of result.events) await this.#send(withStreamId(event, streamId));
+      const { value: message } = await parseBody(bytes);
+      if (!isRecord(message)) throw invalidMessage();
+      streamId = message['stream_id'];
+      const callOrAnswer = this.#conversation.read(message);
+      if (callOrAnswer === undefined) return;
+      if ('events' in callOrAnswer)
+        for (const event of callOrAnswer.events) await this.#send(withStreamId(event, streamId));
       else {
-        request.useBody(result.body, this.#options.route.maxMessageBytes);
+        request.useBody(callOrAnswer.body, this.#options.route.maxMessageBytes);
         await this.#call(request, streamId);
       }
     } catch (error) {

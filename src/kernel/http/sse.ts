@@ -122,8 +122,10 @@ async function pump<T>(
       stop(iterator);
       throw error;
     }
-    const result = writer.write(bytes);
-    if (!(result === true || (await result))) {
+    // `write` returns a promise only when it has to wait for the client.
+    const writing = writer.write(bytes);
+    const isWritten = writing === true || (await writing);
+    if (!isWritten) {
       stop(iterator);
       return writer.loss;
     }

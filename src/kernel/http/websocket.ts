@@ -95,12 +95,7 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
       // Remove the HTTP server's timeout, which is meant for requests.
       socket.setTimeout(0);
       socket.on('error', () => socket.destroy());
-      accept(message, socket, head).catch((error: unknown) => {
-        const problem = asProblem(error);
-        if (problem.kind === 'internal')
-          options.log.error({ err: problem.cause }, 'a socket could not be opened');
-        if (!socket.destroyed) endWithProblem(socket, problem, options.surface);
-      });
+      accept(message, socket, head).catch((error: unknown) => refuseSocket(socket, error, options));
     },
     requests,
     close(drainMs) {
@@ -108,6 +103,17 @@ export function createWebSockets(options: WebSocketOptions): WebSockets {
       endSessions(sessions, requests, drainMs);
     },
   };
+}
+
+/** Answers the handshake with the error. */
+function refuseSocket(
+  socket: Socket,
+  error: unknown,
+  { log, surface }: Pick<WebSocketOptions, 'log' | 'surface'>,
+): void {
+  const problem = asProblem(error);
+  if (problem.kind === 'internal') log.error({ err: problem.cause }, 'a socket could not be opened');
+  if (!socket.destroyed) endWithProblem(socket, problem, surface);
 }
 
 function endSessions(

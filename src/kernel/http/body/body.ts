@@ -61,7 +61,7 @@ async function parse(
 ): Promise<RequestBody> {
   if (mediaType === null) {
     // Many clients send an empty object when no body is declared.
-    if (!/^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1', 0, 64)) || raw.byteLength > 64)
+    if (!isEmptyObject(raw))
       throw new Problem('bad_request', 'invalid_request', 'This operation takes no body.');
     return absentBody;
   }
@@ -71,6 +71,11 @@ async function parse(
   if (mediaType !== 'application/json' || isRaw)
     return { raw, isPresent: true, value: undefined, isForm: false };
   return { ...(await parseBody(raw)), isPresent: true, isForm: false };
+}
+
+/** Whether the body is blank or `{}`, in at most 64 bytes. */
+function isEmptyObject(raw: Buffer): boolean {
+  return raw.byteLength <= 64 && /^\s*(?:\{\s*\})?\s*$/.test(raw.toString('latin1'));
 }
 
 function refuseEncoding(request: IncomingMessage): void {
