@@ -125,5 +125,5 @@ function assetBytes(key: string): Uint8Array {
 }
 
 function notFound(file: string): Error {
-  return Object.assign(new Error(`There is no ${file} in this program.`), { code: 'ENOENT' });
+  return Object.assign(new Error(`This program does not contain ${file}.`), { code: 'ENOENT' });
 }

@@ -332,7 +332,7 @@ function endEarly(request: HttpRequest, reason: Problem): void {
   request.response.once('close', () => clearTimeout(timer));
 }
 
-// Node answers CONNECT with a raw socket, which the client wants to use as a tunnel.
+// Node hands over a raw socket for CONNECT, which the client wants to use as a tunnel.
 function noTunnel(): Problem {
   return new Problem('method_not_allowed', 'method_not_allowed', 'This server supports no tunnels.', {
     headers: { allow: 'GET, HEAD, POST, OPTIONS' },

@@ -1,5 +1,5 @@
 // The answer of a server at `/`: a small page for a browser, the same links as JSON for programs.
-// It describes the server and is no operation, so like the portal it is not part of the contract
+// It describes the server and is not an operation, so like the portal it is outside the contract
 // (docs/decisions/2026-11-23-front-page.md).
 import { createHash } from 'node:crypto';
 import { acceptsHtml } from './accept.ts';
