@@ -51,7 +51,7 @@ function codesWithFamilies(operation: Partial<Operation>): string[] {
 }
 
 describe('the error codes of an operation', () => {
-  test('are its own and those of its families', () => {
+  test('are its own codes and the codes of its families', () => {
     expect(codesWithFamilies({ 'x-error-codes': ['job_not_found'] })).toEqual([
       'invalid_request',
       'invalid_token',

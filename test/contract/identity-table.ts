@@ -137,7 +137,7 @@ export async function insertBureaus(sql: Sql): Promise<void> {
 
 /**
  * Calls every operation as every caller. Each call uses its own credential, since some operations
- * revoke the one in use.
+ * revoke the credential of their call.
  */
 export async function callAll(url: string, sql: Sql): Promise<Finding[]> {
   const findings: Finding[] = [];

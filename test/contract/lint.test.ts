@@ -522,7 +522,7 @@ describe('townhall/event-union', () => {
       true,
     ),
   );
-  test('accepts any stream of a foreign format', () => expect(foreignSample()).toEqual([]));
+  test('accepts any stream of a third-party format', () => expect(foreignSample()).toEqual([]));
 });
 
 describe('townhall/wire-names', () => {

@@ -3,7 +3,7 @@
 // process gets its events when it continues, a dead process never gets them.
 import type { Random } from './random.ts';
 
-/** A process of the simulation. Its clocks are those of its machine. */
+/** A process of the simulation. It has the clocks of its machine. */
 export interface Process {
   name: string;
   state: 'running' | 'stopped' | 'dead';

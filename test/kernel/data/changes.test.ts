@@ -46,11 +46,11 @@ function controlledOutage(): Pick<Database, 'sql'> & { isAway: boolean; rejectio
 }
 
 describe('changes', () => {
-  test('notify each replica at its start and after a commit', async () => {
+  test('notify each replica when it starts and after a commit', async () => {
     const [firstReplica, secondReplica] = [replica(), replica()];
     await until(
       () => firstReplica.countNotifications() === 1 && secondReplica.countNotifications() === 1,
-      'both were notified at their start',
+      'both were notified when they started',
     );
     let countWithin = 0;
     await place.database.tx(async (tx) => {
@@ -66,7 +66,7 @@ describe('changes', () => {
 
   test('are not announced when rolled back', async () => {
     const firstReplica = replica();
-    await until(() => firstReplica.countNotifications() === 1, 'it was notified at its start');
+    await until(() => firstReplica.countNotifications() === 1, 'it was notified when it started');
     await expect(
       place.database.tx(async (tx) => {
         await firstReplica.changes.bump(tx);
@@ -84,7 +84,7 @@ describe('changes', () => {
   test('notify again after a database outage', async () => {
     const outage = controlledOutage();
     const firstReplica = replica(outage);
-    await until(() => firstReplica.countNotifications() === 1, 'it was notified at its start');
+    await until(() => firstReplica.countNotifications() === 1, 'it was notified when it started');
     outage.isAway = true;
     await until(() => outage.rejections > 1, 'its polls fail');
     expect(firstReplica.countNotifications()).toBe(1);
@@ -99,7 +99,7 @@ describe('changes', () => {
     });
     let secondListenerCalls = 0;
     const stop = firstReplica.changes.onChange(() => (secondListenerCalls += 1));
-    await until(() => firstReplica.countNotifications() === 1, 'it was notified at its start');
+    await until(() => firstReplica.countNotifications() === 1, 'it was notified when it started');
     await place.database.tx((tx) => firstReplica.changes.bump(tx));
     await until(
       () => firstReplica.countNotifications() === 2 && secondListenerCalls > 0,
