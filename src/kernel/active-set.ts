@@ -1,7 +1,8 @@
 // A set for objects that are added and removed at a high rate, such as running requests. When V8's Set or Map
 // outgrows its table, the old table keeps its members and a reference to the new table. Once one such table
-// is in the old generation, the whole chain is promoted: a third of all requests, with everything that they
-// refer to (docs/decisions/2026-11-22-processor-time.md).
+// is in the old generation, garbage collection promotes the whole chain of tables: a third of all requests,
+// with everything that they refer to, would stay in memory until a full collection
+// (docs/decisions/2026-11-22-processor-time.md).
 
 /** One member of the set. */
 export interface ActiveSetEntry<T> {
