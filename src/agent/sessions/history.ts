@@ -49,7 +49,7 @@ export function historyHandlers(
           `The newest event of this session is ${session.headSeq}.`,
           { param: lastEventId === undefined ? 'after' : 'Last-Event-ID' },
         );
-      const format: StreamFormat = prefersLines(request.headers['accept']) ? 'ndjson' : 'sse';
+      const format: StreamFormat = prefersNdjson(request.headers['accept']) ? 'ndjson' : 'sse';
       const endSignal = AbortSignal.any([signal, runs.closed]);
       const untilIdle = query.until === 'idle';
       return {
@@ -113,8 +113,8 @@ async function describeWindow(
   request: { model: string; conversation: Conversation; sections: readonly Section[]; tools: unknown },
 ) {
   const { model, conversation, sections, tools } = request;
-  const { contextTokens, takes } = await modelLimits.of(model);
-  const view = { model, takes, maxTextTokens: Number.POSITIVE_INFINITY };
+  const { contextTokens, accepts } = await modelLimits.of(model);
+  const view = { model, accepts, maxTextTokens: Number.POSITIVE_INFINITY };
   const { messages } = await render({ ...conversation, summary: null }, view);
   const fixedTokens = estimateText(sections.map(({ text }) => text).join('')) + estimateJson(tools);
   return { model, tokens: contextTokens, used: fixedTokens + estimateMessages(messages) };
@@ -149,7 +149,7 @@ function readSeqCursor(cursor: string): number {
   return seq;
 }
 
-function prefersLines(accept: string | string[] | undefined): boolean {
+function prefersNdjson(accept: string | string[] | undefined): boolean {
   const text = String(accept ?? '');
   return text.includes('application/x-ndjson') && !text.includes('text/event-stream');
 }

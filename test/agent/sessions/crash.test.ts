@@ -314,7 +314,7 @@ async function insertQueuedRun(sessionKey: string, agentId: string): Promise<str
     promptHash: null,
     receipt: null,
     requestId: null,
-    begins: null,
+    start: null,
   } as const;
   const completedEntry: LogEntry = {
     type: 'message.completed',

@@ -30,7 +30,7 @@ export interface CompactionOptions {
 
 // The window of models without a known one. Summaries of more tokens in one request are rarely
 // good.
-const usualWindow = 100_000;
+const defaultWindow = 100_000;
 const requestShare = 0.5;
 const summaryShare = 0.1;
 const maxSummaryTokens = 8_000;
@@ -43,9 +43,9 @@ export async function compact(
   options: CompactionOptions,
 ): Promise<{ summary: string; usage: RunUsage; seq: number }> {
   const { writer, plan, earlierSummary, contextTokens, reason } = options;
-  const window = contextTokens ?? usualWindow;
+  const window = contextTokens ?? defaultWindow;
   const tokensBefore = estimateText([earlierSummary ?? '', ...plan.transcript].join('\n'));
-  const end = (outcome: 'completed' | 'failed', summary: string | null) => {
+  const recordEnd = (outcome: 'completed' | 'failed', summary: string | null) => {
     const { upToSeq, cut } = plan;
     const tokensAfter = summary === null ? tokensBefore : estimateText(summary);
     const cutMember = cut === null ? {} : { cut };
@@ -64,9 +64,9 @@ export async function compact(
       signal: options.signal,
       recover: options.recover,
     });
-    return { summary, usage, seq: await end('completed', summary) };
+    return { summary, usage, seq: await recordEnd('completed', summary) };
   } catch (error) {
-    await end('failed', null);
+    await recordEnd('failed', null);
     throw error;
   }
 }

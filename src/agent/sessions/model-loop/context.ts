@@ -64,12 +64,12 @@ const minFreedShare = 0.1;
 const minFreedByRefusalShare = 0.02;
 // The texts of one input, or the outputs of one step.
 const maxTextShare = 0.35;
-// The tokens that remain after shortening for models without a known window.
-const usualWindow = 128_000;
+// The window that is assumed for a model whose window is unknown.
+const defaultWindow = 128_000;
 // Without a known window only the gateway's limit of bytes makes the loop clip texts.
 const maxUnknownTextTokens = Number.POSITIVE_INFINITY;
-// A rejection reveals no exact limit, so the next prompt is sized well below it.
-const belowRefused = 0.7;
+// A refusal does not reveal the exact limit, so the next prompt is sized well below the refused one.
+const shareOfRefusedPrompt = 0.7;
 // The gateway accepts 4,096 messages in a prompt.
 const maxMessages = 4_000;
 // The prompt is shortened before it reaches the gateway's limit of bytes.
@@ -112,14 +112,15 @@ export async function createRunContext(options: RunContextOptions): Promise<RunC
       const minFreed = Math.ceil(windowOf(context) * minFreedShare);
       if ((await prune(context, parts, minFreed)) && !(await isFull(context, parts))) return;
       const isTooLarge = await exceedsRequest(context, parts);
-      await sumUp(context, parts, { step, minFreed: isTooLarge ? 1 : minFreed });
+      await summarizePast(context, parts, { step, minFreed: isTooLarge ? 1 : minFreed });
     },
     async shorten(parts, step) {
       const estimateBefore = estimateMessages(promptOf(context, parts));
       await lowerLimit(context, parts);
       const isPruned = await prune(context, parts, 1);
       const minFreed = Math.ceil(windowOf(context) * minFreedByRefusalShare);
-      if (!isPruned || (await isFull(context, parts))) await sumUp(context, parts, { step, minFreed });
+      if (!isPruned || (await isFull(context, parts)))
+        await summarizePast(context, parts, { step, minFreed });
       return estimateMessages(promptOf(context, parts)) < estimateBefore;
     },
     overflowProblem: (parts, refusal) => overflowProblem(context, parts, refusal),
@@ -145,7 +146,7 @@ async function load(context: Context): Promise<void> {
   state.conversation = await context.readConversation(state.seq);
   state.view = {
     model: model.modelId,
-    takes: (kind) => kind === 'text' || (!state.leavesOutFiles && state.limits.takes(kind)),
+    accepts: (kind) => kind === 'text' || (!state.leavesOutFiles && state.limits.accepts(kind)),
     maxTextTokens: contextTokens === null ? maxUnknownTextTokens : Math.floor(contextTokens * maxTextShare),
   };
   const { messages, messageTokens, omissions } = await context.render(state.conversation, state.view);
@@ -160,8 +161,8 @@ async function load(context: Context): Promise<void> {
 
 async function readLimits({ limits, model, state }: Context): Promise<Limits> {
   const { contextTokens, ...otherLimits } = await limits.of(model.modelId);
-  const limitsOfTokens = [contextTokens, state.maxTokens].filter((tokens) => tokens !== null);
-  return { ...otherLimits, contextTokens: limitsOfTokens.length === 0 ? null : Math.min(...limitsOfTokens) };
+  const knownLimits = [contextTokens, state.maxTokens].filter((tokens) => tokens !== null);
+  return { ...otherLimits, contextTokens: knownLimits.length === 0 ? null : Math.min(...knownLimits) };
 }
 
 /**
@@ -174,7 +175,7 @@ async function lowerLimit(context: Context, parts: readonly UiMessagePart[]): Pr
   const promptTokens = countTokens(context, parts);
   // Below this limit the fixed part alone would fill the window of every session.
   const leastTokens = Math.ceil(fixedTokens(context) / fullShare);
-  const tokens = Math.max(leastTokens, Math.floor(promptTokens * belowRefused));
+  const tokens = Math.max(leastTokens, Math.floor(promptTokens * shareOfRefusedPrompt));
   const { contextTokens } = await limits.of(model.modelId);
   const isFarBelow = contextTokens !== null && promptTokens < contextTokens / 2;
   if (state.hasFiles || isFarBelow || (await exceedsGatewayLimit(promptOf(context, parts))))
@@ -222,7 +223,7 @@ function fixedTokens({ system, tools }: Context): number {
 }
 
 function windowOf({ state }: Context): number {
-  return state.limits.contextTokens ?? usualWindow;
+  return state.limits.contextTokens ?? defaultWindow;
 }
 
 function overflowProblem(context: Context, parts: readonly UiMessagePart[], refusal: Problem): Problem {
@@ -298,7 +299,7 @@ function prunableOutputs({ state }: Context, parts: readonly UiMessagePart[]) {
  * Replaces the past by a summary, unless that would free fewer than `minFreed` tokens: where the fixed
  * part or one message fills the window, every step would pay for another summary.
  */
-async function sumUp(
+async function summarizePast(
   context: Context,
   parts: readonly UiMessagePart[],
   { step, minFreed }: { step: number; minFreed: number },

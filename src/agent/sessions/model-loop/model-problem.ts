@@ -130,7 +130,7 @@ export function isRefusal({ kind, code }: Problem): boolean {
 }
 
 /** Whether the refusal means that the model does not support such input at all. */
-export function saysUnsupported({ code, message }: Problem): boolean {
+export function isUnsupportedInput({ code, message }: Problem): boolean {
   return (
     code === 'unsupported_by_model' ||
     /does not (?:take|support)|not supported|unsupported|multimodal|vision/i.test(message)

@@ -2,7 +2,7 @@
 // is too long is shortened, and files that the model refuses are left out.
 import type { Problem } from '../../../kernel/problem.ts';
 import type { StepContext } from './loop-state.ts';
-import { isContextOverflow, isRefusal, modelProblem, saysUnsupported } from './model-problem.ts';
+import { isContextOverflow, isRefusal, modelProblem, isUnsupportedInput } from './model-problem.ts';
 import { takeStep } from './step.ts';
 
 // An attempt may free as little as 2 % of the window, so the loop gives up after five.
@@ -17,7 +17,7 @@ export async function takeStepWithRetries(run: StepContext, step: number): Promi
   state.message.startStep();
   for (;;) {
     const { wantsMore, hasOutput } = await takeStep(run, step);
-    if (state.failure === undefined && attempts.refusal !== null && saysUnsupported(attempts.refusal))
+    if (state.failure === undefined && attempts.refusal !== null && isUnsupportedInput(attempts.refusal))
       context.learnNoFiles();
     if (state.failure === undefined || signal.aborted) return wantsMore;
     const error = state.failure;

@@ -10,7 +10,12 @@ import type { OpenPart } from '../event-log/live-feed.ts';
 import type { EventLog } from '../event-log/log.ts';
 import { append, deleteCheckpoints, insertCheckpoint } from '../event-log/store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
-import { databaseDelayMs, databaseWaitMs, isDatabaseAway, untilAvailable } from '../runs/database-wait.ts';
+import {
+  databaseDelayMs,
+  databaseWaitMs,
+  isDatabaseUnavailable,
+  untilAvailable,
+} from '../runs/database-wait.ts';
 import type { ProviderMetadata } from './message.ts';
 
 export interface RunWriterOptions {
@@ -34,14 +39,14 @@ export interface RunWriter {
   record(
     events: readonly SessionEvent[],
     change?: SessionChange,
-    also?: (unit: UnitOfWork) => Promise<void>,
+    extraWrite?: (unit: UnitOfWork) => Promise<void>,
   ): Promise<number>;
   /**
    * Records events that depend on the session's state: `make` runs in the writing
    * transaction; null writes nothing.
    */
   recordFrom(
-    make: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
+    planWrite: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
   ): Promise<number | null>;
   /** Writes the events together with the next write. */
   defer(events: readonly SessionEvent[]): void;
@@ -88,11 +93,11 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
   const { checkpoints } = texts;
 
   return {
-    record(events, change, also) {
+    record(events, change, extraWrite) {
       const entries = events.map((event) => withMessageId(event, texts.messageId()));
-      return queue.run(() => pendingEvents.write(entries, change, also));
+      return queue.run(() => pendingEvents.write(entries, change, extraWrite));
     },
-    recordFrom: (make) => queue.run(() => pendingEvents.writeFrom(make)),
+    recordFrom: (planWrite) => queue.run(() => pendingEvents.writeFrom(planWrite)),
     defer(events) {
       // Use the queue, because it may hold the end of an earlier part.
       queue.runInBackground(async () => {
@@ -287,9 +292,9 @@ interface PendingEvents {
   write(
     events: readonly SessionEvent[],
     change?: SessionChange,
-    also?: (unit: UnitOfWork) => Promise<void>,
+    extraWrite?: (unit: UnitOfWork) => Promise<void>,
   ): Promise<number>;
-  writeFrom(make: Parameters<RunWriter['recordFrom']>[0]): Promise<number | null>;
+  writeFrom(planWrite: Parameters<RunWriter['recordFrom']>[0]): Promise<number | null>;
   isEmpty(): boolean;
   takeEvents(): SessionEvent[];
   closeParts(): void;
@@ -321,12 +326,12 @@ function createPendingEvents(options: RunWriterOptions): PendingEvents {
       deferredEvents.push({ type: 'part.ended', messageId, partId, partType, text, ...metadata });
       endedParts.push(state);
     },
-    async write(events, change, also) {
-      const seq = await writeEvents(pending, events, change, also);
+    async write(events, change, extraWrite) {
+      const seq = await writeEvents(pending, events, change, extraWrite);
       if (seq === null) throw runLost();
       return seq;
     },
-    writeFrom: (make) => writeFromSession(pending, make),
+    writeFrom: (planWrite) => writeFromSession(pending, planWrite),
     isEmpty: () => deferredEvents.length === 0,
     takeEvents: () => deferredEvents.splice(0),
     closeParts() {
@@ -339,16 +344,16 @@ function writeEvents(
   pending: PendingState,
   events: readonly SessionEvent[],
   change: SessionChange | undefined,
-  also: ((unit: UnitOfWork) => Promise<void>) | undefined,
+  extraWrite: ((unit: UnitOfWork) => Promise<void>) | undefined,
 ): Promise<number | null> {
   const { sessionKey, runId, log } = pending.options;
   const write: PendingWrite = (pendingEvents, savedPartIds) => {
     const allEvents = [...pendingEvents, ...events];
-    const segment = { sessionKey, runId, fence: runId, events: allEvents, ...(change ? { change } : {}) };
-    if (also === undefined && savedPartIds.length === 0) return log.append(segment);
+    const entry = { sessionKey, runId, fence: runId, events: allEvents, ...(change ? { change } : {}) };
+    if (extraWrite === undefined && savedPartIds.length === 0) return log.append(entry);
     return log.transact(async (unit) => {
-      const headSeq = await append(unit, segment, deleteCheckpoints(unit.tx, runId, savedPartIds));
-      if (headSeq !== null) await also?.(unit);
+      const headSeq = await append(unit, entry, deleteCheckpoints(unit.tx, runId, savedPartIds));
+      if (headSeq !== null) await extraWrite?.(unit);
       return headSeq;
     });
   };
@@ -357,12 +362,12 @@ function writeEvents(
 
 function writeFromSession(
   pending: PendingState,
-  make: Parameters<RunWriter['recordFrom']>[0],
+  planWrite: Parameters<RunWriter['recordFrom']>[0],
 ): Promise<number | null> {
   const { sessionKey, runId, log } = pending.options;
   return flush(pending, (pendingEvents, savedPartIds) =>
     log.transact(async (unit) => {
-      const content = await make(unit);
+      const content = await planWrite(unit);
       if (content === null) return null;
       const events = [...pendingEvents, ...content.events];
       return append(
@@ -432,7 +437,7 @@ function createRetryingWrite({
     const seq = await retry(attempt, {
       isRetryable(error) {
         isInDoubt ||= !isRolledBack(error);
-        return isDatabaseAway(error) && clock.monotonicMs() < deadlineMs;
+        return isDatabaseUnavailable(error) && clock.monotonicMs() < deadlineMs;
       },
       delayMs: databaseDelayMs,
       clock,

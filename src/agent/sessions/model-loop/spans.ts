@@ -11,17 +11,17 @@ interface TracedRun {
   runId: string;
   model: string;
   /** The `traceparent` of the request that queued the run. The span links to it. */
-  request: string | undefined;
+  traceparent: string | undefined;
 }
 
 /** The root of a trace of its own, because a run may start long after its request. */
 export function runSpan(
   traces: Traces,
-  { agentId, name, sessionId, runId, model, request }: TracedRun,
+  { agentId, name, sessionId, runId, model, traceparent }: TracedRun,
 ): Span {
   return traces.start(`invoke_agent ${name}`, {
     isRoot: true,
-    link: request,
+    link: traceparent,
     attributes: {
       'gen_ai.operation.name': 'invoke_agent',
       'gen_ai.provider.name': 'townhall',

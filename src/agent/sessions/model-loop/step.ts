@@ -11,9 +11,9 @@ interface Step {
   number: number;
   /** Whether any output of the model has arrived. */
   hasOutput: boolean;
-  /** The names of the tools whose input the model is writing, by the id of the call. */
-  inputs: Map<string, string>;
-  /** The calls of tools, which run beside the stream. */
+  /** The names of the tools whose input the model is writing, by tool call id. */
+  toolNames: Map<string, string>;
+  /** The tool calls, which run concurrently with the stream. */
   calls: Promise<void>[];
   end: { finishReason: FinishReason; usage: RunUsage } | undefined;
 }
@@ -26,7 +26,7 @@ export async function takeStep(
   const { options, state } = run;
   const { traces, model, sessionId } = options;
   const span = stepSpan(traces, { model: model.modelId, step: number, sessionId });
-  const step: Step = { number, hasOutput: false, inputs: new Map(), calls: [], end: undefined };
+  const step: Step = { number, hasOutput: false, toolNames: new Map(), calls: [], end: undefined };
   try {
     await traces.runInSpan(span, () => streamStep(run, step));
   } catch (error) {
@@ -89,7 +89,7 @@ function handlePart(run: StepContext, step: Step, part: LanguageModelV3StreamPar
       if (part.sourceType === 'url') state.message.addSource(part);
       return;
     case 'tool-input-start':
-      if (part.providerExecuted !== true) step.inputs.set(part.id, part.toolName);
+      if (part.providerExecuted !== true) step.toolNames.set(part.id, part.toolName);
       return;
     case 'tool-input-delta':
       return addToolInput(run, step, part);
@@ -117,10 +117,10 @@ function handlePart(run: StepContext, step: Step, part: LanguageModelV3StreamPar
 
 function addToolInput(
   { options }: StepContext,
-  { inputs }: Step,
+  { toolNames }: Step,
   { id: toolCallId, delta }: Extract<LanguageModelV3StreamPart, { type: 'tool-input-delta' }>,
 ): void {
-  const toolName = inputs.get(toolCallId);
+  const toolName = toolNames.get(toolCallId);
   if (toolName !== undefined) options.toolDeltas.add('input', { toolCallId, toolName }, delta);
 }
 

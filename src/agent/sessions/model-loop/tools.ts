@@ -176,9 +176,10 @@ async function requirePermission(
   if (effect === 'allow') return { isApproved: true, denial: null };
   const verdict = await options.approve({ tool, toolCallId, input });
   if (!verdict.isApproved) return deny(verdict.approvalId, verdict.reason);
-  // The session may only plan since the approval was requested, or a rule may deny the call.
-  const current = await options.permit({ tool, input });
-  return current.effect === 'deny' ? deny(null, current.reason) : { isApproved: true, denial: null };
+  // Decide again: since the request, the session may have switched to plan mode, or a rule may have been
+  // added.
+  const newDecision = await options.permit({ tool, input });
+  return newDecision.effect === 'deny' ? deny(null, newDecision.reason) : { isApproved: true, denial: null };
 }
 
 function pluginFailure(plugin: string, toolName: string): SessionEvent {

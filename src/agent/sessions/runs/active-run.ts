@@ -67,7 +67,7 @@ export interface RunHandle {
   /** Inputs were taken into the run and are settled with it. */
   hasTakenSteers: boolean;
   /** The `traceparent` of the request that queued the run; undefined when another process accepted it. */
-  request: string | undefined;
+  traceparent: string | undefined;
 }
 
 export interface RunResult {

@@ -60,8 +60,8 @@ export async function planInput(
   const isWaiting = plan.waitsFor !== null;
   const events = [...sessionEvents(write), ...inputEvents(submission, session), ...plan.events];
   const receipt = receiptOf(submission, session, { ...plan, eventCount: events.length });
-  write.runs.push(newRun(submission, session, { receipt, model: plan.model, waits: isWaiting }, rules));
-  addToWrite(write, submission, { events, waits: isWaiting });
+  write.runs.push(newRun(submission, session, { receipt, model: plan.model, isWaiting }, rules));
+  addToWrite(write, submission, { events, isWaiting });
   if (promptId !== null) prompts.set(promptKey, { hash: promptHash, receipt });
   return {
     session: sessionBefore,
@@ -269,7 +269,7 @@ function receiptOf(
 function newRun(
   submission: Submission,
   session: SessionRecord,
-  { receipt, model, waits: isWaiting }: { receipt: Receipt; model: string | null; waits: boolean },
+  { receipt, model, isWaiting }: { receipt: Receipt; model: string | null; isWaiting: boolean },
   { agentId }: AdmissionRules,
 ): NewRun {
   const { runId, delivery, origin, input, promptId, promptHash, reasoningEffort, requestId } = submission;
@@ -290,25 +290,25 @@ function newRun(
     receipt: promptId === null && requestId === null ? null : receipt,
     requestId,
     expiresInMs: isWaiting ? submission.expiresInMs : null,
-    begins: isWaiting ? null : { messageId: submission.messageId },
+    start: isWaiting ? null : { messageId: submission.messageId },
   };
 }
 
 function addToWrite(
   write: SessionWrite,
   { runId, input, messageId }: Submission,
-  { events, waits }: { events: readonly LogEntry[]; waits: boolean },
+  { events, isWaiting }: { events: readonly LogEntry[]; isWaiting: boolean },
 ): void {
   const { session, change } = write;
   // The append has events of several runs, so each names its own.
   write.events.push(...events.map((event) => ({ runId, ...event })));
   if (input && input.files.length > 0)
     write.files.push({ messageId: input.messageId, attachments: input.files });
-  const messages = (input ? 1 : 0) + (!waits && messageId !== null ? 1 : 0);
+  const messages = (input ? 1 : 0) + (!isWaiting && messageId !== null ? 1 : 0);
   change.messages = (change.messages ?? 0) + messages;
   session.messageCount += messages;
   session.headSeq += events.length;
-  if (waits) {
+  if (isWaiting) {
     change.queue = (change.queue ?? 0) + 1;
     session.queueLength += 1;
   } else {

@@ -128,8 +128,8 @@ function permit(
 ): ReturnType<ModelLoopOptions['permit']> {
   const decide: () => ReturnType<ModelLoopOptions['permit']> = async () => {
     // Read the session again: its mode may have changed since the run started.
-    const current = await store.session(agentId, { key: session.key });
-    if (current?.mode === 'plan' && call.tool.definition.readOnly !== true)
+    const currentSession = await store.session(agentId, { key: session.key });
+    if (currentSession?.mode === 'plan' && call.tool.definition.readOnly !== true)
       return {
         effect: 'deny',
         reason: 'This session only plans: tools that may change something are refused.',
@@ -146,15 +146,15 @@ async function requestApproval(
 ): ReturnType<ModelLoopOptions['approve']> {
   // Read the session again: `attended` may have changed since the run started.
   const { signal } = handle.abort;
-  const current = await untilAvailable(() => store.session(agentId, { key: session.key }), {
+  const currentSession = await untilAvailable(() => store.session(agentId, { key: session.key }), {
     clock,
     signal,
   });
   return approvals.request({
     sessionKey: session.key,
     runId,
-    isAttended: current?.attended ?? false,
-    queueLength: current?.queueLength ?? 0,
+    isAttended: currentSession?.attended ?? false,
+    queueLength: currentSession?.queueLength ?? 0,
     toolCallId,
     toolName: tool.name,
     input,

@@ -38,7 +38,7 @@ export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacit
     return isFree;
   }
 
-  async function choose(runId: string): Promise<Slot> {
+  async function chooseSlot(runId: string): Promise<Slot> {
     if (takeNow(runId)) return 'start';
     if ((await countWaiting()) >= rules.maxQueuedRuns) return 'full';
     return { wait: 'capacity', ahead: await queueUp() };
@@ -46,7 +46,7 @@ export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacit
 
   return {
     async take(runId) {
-      const slot = slots.get(runId) ?? (await choose(runId));
+      const slot = slots.get(runId) ?? (await chooseSlot(runId));
       slots.set(runId, slot);
       return slot;
     },

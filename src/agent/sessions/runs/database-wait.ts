@@ -12,7 +12,7 @@ export function databaseDelayMs(attempt: number): number {
   return Math.min(maxDelayMs, 100 * 2 ** (attempt - 1));
 }
 
-export function isDatabaseAway(error: unknown): boolean {
+export function isDatabaseUnavailable(error: unknown): boolean {
   return asProblem(error).code === 'database_unavailable';
 }
 
@@ -23,7 +23,7 @@ export function untilAvailable<T>(
 ): Promise<T> {
   const deadlineMs = clock.monotonicMs() + databaseWaitMs;
   return retry(work, {
-    isRetryable: (error) => isDatabaseAway(error) && clock.monotonicMs() < deadlineMs,
+    isRetryable: (error) => isDatabaseUnavailable(error) && clock.monotonicMs() < deadlineMs,
     delayMs: databaseDelayMs,
     clock,
     signal,

@@ -25,9 +25,11 @@ export interface Dispatcher {
    * behind them.
    */
   hasWaiting(): boolean;
-  /** An input waits, or a place may be free: starts what may start. */
-  wake(hasNewInput: boolean): void;
-  /** Starts waiting inputs until the places or the inputs are used up. */
+  /** Called when an input has begun to wait for a free place. */
+  announceInput(): void;
+  /** Called when a place may be free. */
+  announceFreePlace(): void;
+  /** Starts waiting inputs until no place is free or no input waits. */
   startWaiting(): Promise<void>;
 }
 
@@ -52,21 +54,24 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     return round;
   }
 
+  function startInBackground(): void {
+    if (!hasWaiting || localRuns.freePlaces() === 0 || !rules.mayStartNext()) return;
+    startWaiting().catch((error: unknown) => {
+      retryLater();
+      log.warn({ err: error }, 'waiting inputs could not be started; retrying');
+    });
+  }
+
   return {
     hasWaiting: () => hasWaiting,
     startWaiting,
-    wake(hasNewInput) {
-      if (hasNewInput) {
-        hasWaiting = true;
-        // The round may have read the queues before the input was in them.
-        if (round !== undefined) isRequested = true;
-      }
-      if (!hasWaiting || localRuns.freePlaces() === 0 || !rules.mayStartNext()) return;
-      startWaiting().catch((error: unknown) => {
-        retryLater();
-        log.warn({ err: error }, 'waiting inputs could not be started; retrying');
-      });
+    announceInput() {
+      hasWaiting = true;
+      // The current round may have read the queues before the input was in them.
+      if (round !== undefined) isRequested = true;
+      startInBackground();
     },
+    announceFreePlace: startInBackground,
   };
 }
 
@@ -100,7 +105,8 @@ async function startIdleQueues(options: DispatcherOptions): Promise<boolean> {
 }
 
 function endRound(failures: ReadonlyMap<string, unknown>, isEmpty: boolean): boolean {
-  for (const error of failures.values()) throw error;
+  const [firstFailure] = failures.values();
+  if (failures.size > 0) throw firstFailure;
   return isEmpty;
 }
 

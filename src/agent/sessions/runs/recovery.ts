@@ -73,7 +73,7 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     await options.dispatcher.startWaiting();
   }
 
-  async function renewLeases(): Promise<void> {
+  async function renewLeasesAndSweep(): Promise<void> {
     try {
       if (hasReplicas && !localRuns.isEmpty()) await runStore.renewLeases(instanceId, limits.leaseMs);
       if (hasReplicas || needsSweep) await sweep();
@@ -97,7 +97,7 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
     },
     expireIn: expiry.expireIn,
     startLoops: () => [
-      repeat(renewLeases, limits.leaseMs / 4),
+      repeat(renewLeasesAndSweep, limits.leaseMs / 4),
       cleanUp(options).then(() => repeat(() => cleanUp(options), cleanupIntervalMs)),
       ...(hasReplicas ? [repeat(() => pollCancelRequests(options), cancelPollMs)] : []),
     ],
@@ -157,7 +157,7 @@ async function settleOrphan(
       async () => {
         if (!(await isAbandoned(unit, run.runId, { instanceId, trustLeases: hasReplicas }))) return null;
         const events = await readRunEvents(unit.tx, run);
-        return interruption(run, events, await readCheckpoints(unit.tx, run.runId));
+        return buildInterruption(run, events, await readCheckpoints(unit.tx, run.runId));
       },
       rules,
     ),
@@ -207,8 +207,8 @@ function createInputExpiry({ eventLog, runStore, rules, closing, clock, log }: R
   return { expireInputs, expireIn };
 }
 
-/** The settlement of an orphan, with its message as far as the log has it. */
-function interruption(
+/** Builds the settlement of an orphan, with as much of its message as the log has. */
+function buildInterruption(
   run: RunRecord,
   storedEvents: readonly StoredEvent[],
   openTexts: OpenText[],

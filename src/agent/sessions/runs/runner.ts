@@ -24,8 +24,8 @@ export function createRunner(options: RunnerOptions): ExecuteRun {
   const { agentId, name, traces } = options;
   return async (started, handle) => {
     const { session, runId, model } = started;
-    const { request } = handle;
-    const span = runSpan(traces, { agentId, name, sessionId: session.id, runId, model, request });
+    const { traceparent } = handle;
+    const span = runSpan(traces, { agentId, name, sessionId: session.id, runId, model, traceparent });
     let end: CompletedRun | Problem | undefined;
     try {
       const result = await traces.runInSpan(span, () => execute(options, started, handle));

@@ -104,7 +104,7 @@ interface Context {
    * `traceparent` of the requests of runs that have not started. A run that another
    * process starts has no link.
    */
-  requests: LruCache<string, string>;
+  traceparents: LruCache<string, string>;
   gate: AdmissionGate;
   /** `draining`: new inputs are refused, and running runs may end. */
   phase: () => 'open' | 'draining';
@@ -117,12 +117,12 @@ interface Context {
 
 export function createRuns(options: RunsOptions): Runs {
   const { eventLog, agentId, limits, clock } = options;
-  const closeStart = new AbortController();
-  const closeEnd = new AbortController();
+  const loopsStop = new AbortController();
+  const closed = new AbortController();
   let isDraining = false;
   const context = createContext(options, {
     phase: () => (isDraining ? 'draining' : 'open'),
-    closing: closeStart.signal,
+    closing: loopsStop.signal,
   });
   const { localRuns, recovery, rules, dispatcher } = context;
   const { maxWaiting, maxQueuedRuns } = limits;
@@ -148,14 +148,14 @@ export function createRuns(options: RunsOptions): Runs {
       await recovery.sweep();
       loops = [...recovery.startLoops(), ...startReplicaPoll(context)];
     },
-    closed: closeEnd.signal,
+    closed: closed.signal,
     async close(drainMs) {
       isDraining = true;
       await settlesWithin(localRuns.allSettled(), { ms: drainMs, clock });
       localRuns.abortAll(interruptedProblem());
       await localRuns.allSettled();
-      closeEnd.abort();
-      closeStart.abort();
+      closed.abort();
+      loopsStop.abort();
       await Promise.all(loops);
     },
   };
@@ -195,7 +195,7 @@ function createContext(
     options,
     rules,
     localRuns,
-    requests: createLruCache({ capacity: maxRequests }),
+    traceparents: createLruCache({ capacity: maxTraceparents }),
     gate: createAdmissionGate({ clock, closing }),
     phase,
     closing,
@@ -227,20 +227,20 @@ function createRules(
 
 /** Executes a run, and then those that follow it in its session. */
 function start(context: Context, started: StartedRun): Promise<CompletedRun | Problem> {
-  const { localRuns, requests, options, dispatcher } = context;
+  const { localRuns, traceparents, options, dispatcher } = context;
   const { runId } = started;
   const run: LocalRun = {
     abort: new AbortController(),
     settlement: Promise.resolve(runLost()),
     hasSteer: options.hasReplicas,
     hasTakenSteers: false,
-    request: requests.get(runId),
+    traceparent: traceparents.get(runId),
   };
-  requests.delete(runId);
+  traceparents.delete(runId);
   localRuns.add(runId, run);
   run.settlement = executeAndContinue(context, started, run).finally(() => {
     localRuns.remove(runId);
-    dispatcher.wake(false);
+    dispatcher.announceFreePlace();
   });
   return run.settlement;
 }
@@ -270,7 +270,7 @@ async function settleWithRetries(
       clock,
       signal: closing,
     });
-    if (result?.hasYielded) dispatcher.wake(true);
+    if (result?.hasYielded) dispatcher.announceInput();
     return result;
   } catch (error) {
     const problem = asProblem(error);
@@ -333,24 +333,24 @@ function applyAdmission(
   { started, steers, isRepeated, receipt }: Admission,
 ): Promise<CompletedRun | Problem> | null {
   const { localRuns, recovery, dispatcher } = context;
-  if (!isRepeated) rememberRequest(context, runId);
+  if (!isRepeated) rememberTraceparent(context, runId);
   if (started === null) {
     localRuns.release(runId);
     if (expiresInMs !== null) recovery.expireIn(expiresInMs);
-    if (receipt.waitsFor === 'capacity' && !isRepeated) dispatcher.wake(true);
+    if (receipt.waitsFor === 'capacity' && !isRepeated) dispatcher.announceInput();
   }
   const activeRun = steers === null ? undefined : localRuns.get(steers);
   if (activeRun) activeRun.hasSteer = true;
   return started && start(context, started);
 }
 
-// The map is bounded, because a run that is cancelled in the queue never uses its entry.
-const maxRequests = 10_000;
+// The cache is bounded, because a run that is cancelled in the queue never uses its entry.
+const maxTraceparents = 10_000;
 
-function rememberRequest({ requests, options }: Context, runId: string): void {
+function rememberTraceparent({ traceparents, options }: Context, runId: string): void {
   const traceparent = options.traces.traceparent();
   if (traceparent === undefined) return;
-  requests.set(runId, traceparent);
+  traceparents.set(runId, traceparent);
 }
 
 async function requestCancel({ localRuns, options }: Context, runId: string): Promise<void> {

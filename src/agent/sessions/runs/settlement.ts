@@ -81,12 +81,12 @@ export async function settleRun(
 export async function settleLocked(
   unit: UnitOfWork,
   run: RunKey,
-  make: () => Promise<Settlement | null>,
+  buildSettlement: () => Promise<Settlement | null>,
   rules: SettlementRules,
 ): Promise<SettleResult | null> {
   const session = await lockSession(unit, rules.agentId, { key: run.sessionKey });
   if (session?.activeRunId !== run.runId) return null;
-  const settlement = await make();
+  const settlement = await buildSettlement();
   if (settlement === null) return null;
   const result = await decideSettlement(unit, session, { run, settlement, isLocked: true }, rules);
   return result === 'stale' ? null : result;

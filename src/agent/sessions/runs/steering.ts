@@ -68,14 +68,14 @@ function steerEvents(
     index: number;
   },
 ): LogEntry[] {
-  const currentId = messageId as string;
+  const endedMessageId = messageId as string;
   const metadata = { runId, createdAt, status: 'completed', model };
   const otherRuns = queuedRuns.filter((queuedRun) => !isSteer(queuedRun));
   return [
     {
       type: 'message.completed',
-      messageId: currentId,
-      message: { id: currentId, role: 'assistant', parts, metadata },
+      messageId: endedMessageId,
+      message: { id: endedMessageId, role: 'assistant', parts, metadata },
     },
     ...steers.map((steer): LogEntry => ({
       type: 'queue.removed',

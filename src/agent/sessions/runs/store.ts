@@ -25,7 +25,8 @@ export interface NewRun {
   receipt: object | null;
   requestId: string | null;
   expiresInMs?: number | null;
-  begins: { messageId: string | null } | null;
+  /** Set when this process starts the run at once. */
+  start: { messageId: string | null } | null;
 }
 
 export interface RunRecord {
@@ -160,8 +161,8 @@ export function insertRuns(
     prompt_hash: run.promptHash,
     receipt: run.receipt,
     request_id: run.requestId,
-    message_id: run.begins?.messageId ?? null,
-    begins: run.begins !== null,
+    message_id: run.start?.messageId ?? null,
+    starts: run.start !== null,
     expires_in_ms: run.expiresInMs ?? null,
   }));
   return tx`, accepted as (
@@ -169,19 +170,19 @@ export function insertRuns(
       run_id, session_id, agent_id, status, delivery, is_urgent, origin,
       queue_item_id, input_message_id, preview, model, reasoning_effort, prompt_id, prompt_hash,
       receipt, request_id, message_id, instance_id, lease_until, started_at, expires_at)
-    select run_id, session_id, agent_id, case when begins then 'running' else 'accepted' end,
+    select run_id, session_id, agent_id, case when starts then 'running' else 'accepted' end,
       delivery, is_urgent, origin,
       queue_item_id, input_message_id, preview, model, reasoning_effort, prompt_id, prompt_hash,
       nullif(receipt, 'null'::jsonb), request_id, message_id,
-      case when begins then ${instanceId}::text end,
-      case when begins then agent.townhall_now() + ${leaseMs} * interval '1 millisecond' end,
-      case when begins then agent.townhall_now() end,
+      case when starts then ${instanceId}::text end,
+      case when starts then agent.townhall_now() + ${leaseMs} * interval '1 millisecond' end,
+      case when starts then agent.townhall_now() end,
       agent.townhall_now() + expires_in_ms * interval '1 millisecond'
     from jsonb_to_recordset(${asJson(rows)}::text::jsonb) as run (
       ordinal integer, run_id text, session_id text, agent_id text, delivery text, is_urgent boolean,
       origin text, queue_item_id text, input_message_id text, preview text, model text,
       reasoning_effort text, prompt_id text, prompt_hash text, receipt jsonb, request_id text,
-      message_id text, begins boolean, expires_in_ms integer)
+      message_id text, starts boolean, expires_in_ms integer)
     where session_id in (select session_id from head) order by ordinal
     )`;
 }

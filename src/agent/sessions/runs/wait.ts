@@ -30,9 +30,9 @@ export async function waitForRun(
     try {
       const run = await runStore.run(sessionKey, runId);
       if (!run || run.settledAt !== null) return run ?? 'gone';
-      const restMs = deadlineMs - clock.monotonicMs();
-      if (restMs <= 0 || signal.aborted) return 'waiting';
-      await settlesWithin(watch.changed, { ms: restMs, clock, signal });
+      const remainingMs = deadlineMs - clock.monotonicMs();
+      if (remainingMs <= 0 || signal.aborted) return 'waiting';
+      await settlesWithin(watch.changed, { ms: remainingMs, clock, signal });
     } finally {
       watch.stop();
     }

@@ -18,7 +18,7 @@ export interface AttachmentSource {
 
 export interface InputView {
   /** Whether the model accepts files of this kind. */
-  takes(kind: FileKind): boolean;
+  accepts(kind: FileKind): boolean;
   /** Tokens allowed for the texts of one input together. */
   maxTextTokens: number;
 }
@@ -53,8 +53,8 @@ export async function renderInput(
   source: AttachmentSource,
 ): Promise<{ message: LanguageModelV3Message; omissions: Omission[] }> {
   const input = await readInput(message, source);
-  const notes = input.media.filter(({ mediaType }) => !view.takes(fileKind(mediaType))).map(describeMedium);
-  const media = input.media.filter(({ mediaType }) => view.takes(fileKind(mediaType)));
+  const notes = input.media.filter(({ mediaType }) => !view.accepts(fileKind(mediaType))).map(describeMedium);
+  const media = input.media.filter(({ mediaType }) => view.accepts(fileKind(mediaType)));
   const { files, text, omissions } = clipInput(input, view.maxTextTokens);
   const nonce = nonceOf(files);
   const texts = [
@@ -65,7 +65,7 @@ export async function renderInput(
   // A provider refuses a message without text, and every later request with it.
   if (texts.length === 0 && media.length === 0) texts.push('[The input has no text.]');
   const content: UserContent = [
-    { type: 'text', text: texts.join('\n\n') },
+    ...(texts.length === 0 ? [] : [{ type: 'text' as const, text: texts.join('\n\n') }]),
     ...media.map(({ mediaType, data, filename }) => ({
       type: 'file' as const,
       mediaType,
@@ -73,9 +73,8 @@ export async function renderInput(
       ...(filename === undefined ? {} : { filename }),
     })),
   ];
-  const isEmpty = texts.length === 0 && media.length > 0;
   return {
-    message: { role: 'user', content: isEmpty ? content.slice(1) : content },
+    message: { role: 'user', content },
     omissions: [
       ...omissions,
       ...notes.map((note): Omission => ({
@@ -121,7 +120,7 @@ async function addAttachments(
     if (!record || !bytes) {
       const message = `The attachment ${record?.fileName ?? attachmentId} cannot be read any more.`;
       input.omissions.push({ code: 'input_left_out', message });
-      input.files.push(standIn(attachmentId, record?.fileName ?? '', message));
+      input.files.push(placeholderFile(attachmentId, record?.fileName ?? '', message));
       continue;
     }
     addAttachment(input, record, bytes);
@@ -157,7 +156,7 @@ function addAttachment(
   });
 }
 
-function standIn(attachmentId: string, fileName: string, text: string): RenderedFile {
+function placeholderFile(attachmentId: string, fileName: string, text: string): RenderedFile {
   return { attachmentId, fileName, contentType: 'text/plain', sizeBytes: 0, text, isBase64: false };
 }
 

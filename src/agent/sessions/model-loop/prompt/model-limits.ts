@@ -7,7 +7,7 @@ export interface Limits {
   contextTokens: number | null;
   /** The id of the provider; null when unknown. */
   provider: string | null;
-  takes(kind: FileKind): boolean;
+  accepts(kind: FileKind): boolean;
 }
 
 export interface ModelLimits {
@@ -34,7 +34,7 @@ export function createModelLimits(describe: (modelId: string) => Promise<ModelDe
       return {
         contextTokens: windowSizes.length === 0 ? null : Math.min(...windowSizes),
         provider,
-        takes: (kind) =>
+        accepts: (kind) =>
           kind === 'text' || (!withoutFiles.has(modelId) && (inputs === null || inputs.includes(kind))),
       };
     },
