@@ -122,7 +122,9 @@ async function describeWindow(
 
 function summarySections(summary: string | null): Section[] {
   if (summary === null) return [];
-  return [{ id: 'compaction', title: 'The conversation before', source: 'compaction', text: summary }];
+  return [
+    { id: 'compaction', title: 'Summary of the earlier conversation', source: 'compaction', text: summary },
+  ];
 }
 
 function describeTools({ registry }: HandlerOptions) {

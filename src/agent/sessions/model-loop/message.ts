@@ -182,7 +182,7 @@ export function foldEvents(
     if (isRetry && event.step === step) fold.retryStep();
     else foldEvent(fold, event, { seq, texts });
   }
-  fold.close('The agent ended during this call; whether it took effect is not known.');
+  fold.close('The agent stopped during this call; whether it took effect is not known.');
   return fold.parts();
 }
 

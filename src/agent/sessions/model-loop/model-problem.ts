@@ -42,7 +42,7 @@ function statusProblem(error: GatewayError): Problem {
     case 403:
       return upstreamFailure(
         'provider_credentials',
-        "The gateway refuses this agent's token; give the agent another one.",
+        "The gateway refuses this agent's token; give the agent a valid token.",
         error,
       );
     case 402:
@@ -93,7 +93,7 @@ function notFoundProblem(error: GatewayError): Problem {
   if (error.code !== 'model_not_found')
     return upstreamFailure(
       'upstream_refused',
-      'The gateway has no such route; is the address right that the agent was given?',
+      "The gateway has no such route; check the gateway's address in the agent's settings.",
       error,
     );
   return new Problem(

@@ -75,7 +75,10 @@ function handlePart(run: StepContext, step: Step, part: LanguageModelV3StreamPar
   switch (part.type) {
     case 'stream-start':
       if (part.warnings.length > 0)
-        options.log.info({ model: options.model.modelId, warnings: part.warnings }, 'the model warns');
+        options.log.info(
+          { model: options.model.modelId, warnings: part.warnings },
+          'a model call has warnings',
+        );
       return;
     case 'text-start':
     case 'text-delta':

@@ -26,8 +26,8 @@ export async function defineTools({
     state.hasReportedTools = true;
     const names = omittedNames.slice(0, 10).join(', ');
     const message =
-      `The model does not get ${omittedNames.length} tools, because a call may have ` +
-      `${maxTools} tools and 1 MiB of definitions: ` +
+      `${omittedNames.length} tools are not offered to the model, because a call may have ` +
+      `at most ${maxTools} tools and 1 MiB of definitions: ` +
       `${names}${omittedNames.length > 10 ? ', …' : ''}.`;
     await record([{ type: 'run.warning', code: 'tools_left_out', message }]);
   }
@@ -166,7 +166,7 @@ async function requirePermission(
   try {
     await options.hooks.guard('tool.before', { toolName, toolCallId, input }, hookContext);
   } catch (refusal) {
-    return deny(null, refusal instanceof Problem ? refusal.message : 'A plugin refuses the call.');
+    return deny(null, refusal instanceof Problem ? refusal.message : 'A plugin refused the call.');
   }
   // The call itself refuses invalid input, so that needs no approval.
   if (!tool.check(input).ok) return { isApproved: false, denial: null };

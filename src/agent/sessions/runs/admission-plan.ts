@@ -157,7 +157,7 @@ function noFreePlace(): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    'The agent executes as many runs as it may, and a new answer cannot wait for a free place; try again later.',
+    'The agent executes its maximum number of runs, and a new answer cannot wait for a free place; try again later.',
     { headers: { 'retry-after': '5' } },
   );
 }

@@ -132,7 +132,7 @@ function permit(
     if (currentSession?.mode === 'plan' && call.tool.definition.readOnly !== true)
       return {
         effect: 'deny',
-        reason: 'This session only plans: tools that may change something are refused.',
+        reason: 'This session only plans: tools that may change anything are refused.',
       };
     return permissions.decide(session.key, call);
   };

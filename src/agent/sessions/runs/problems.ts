@@ -23,7 +23,7 @@ export function capacityProblem(maxQueuedRuns: number): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    `The agent executes as many runs as it may, and ${maxQueuedRuns} inputs wait for a free place already; try again later.`,
+    `The agent executes its maximum number of runs, and ${maxQueuedRuns} inputs wait for a free place already; try again later.`,
     { headers: { 'retry-after': '5' } },
   );
 }

@@ -79,7 +79,10 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
       if (hasReplicas || needsSweep) await sweep();
     } catch (error) {
       needsSweep = true;
-      log.warn({ err: error }, 'the leases of runs could not be renewed');
+      log.warn(
+        { err: error },
+        'leases could not be renewed, or abandoned runs could not be settled; retrying',
+      );
     }
   }
 
@@ -163,7 +166,7 @@ async function settleOrphan(
     ),
   );
   if (settlement === null) return;
-  log.warn({ runId: run.runId }, 'settled a run that its process had left behind');
+  log.warn({ runId: run.runId }, 'settled a run that its process had abandoned');
   if (settlement.next) localRuns.start(settlement.next);
 }
 
@@ -220,7 +223,7 @@ function buildInterruption(
     outcome: 'interrupted',
     usage,
     finishReason: null,
-    error: { code: 'run_interrupted', message: 'The agent ended while this run was going on.' },
+    error: { code: 'run_interrupted', message: 'The agent stopped while this run was active.' },
     events: [],
     hasCheckpoints: true,
     hasTakenSteers: true,

@@ -26,7 +26,7 @@ const kinds = {
 
 /** Null for a deleted run. */
 export function runFailure(run: Pick<RunRecord, 'status' | 'error'> | null, runId: string): Problem {
-  const message = `${run?.error?.message ?? 'The run did not end well.'} (${runId})`;
+  const message = `${run?.error?.message ?? 'The run failed for an unknown reason.'} (${runId})`;
   if (run?.status === 'cancelled') return new Problem('conflict', 'run_cancelled', message);
   if (run?.status === 'interrupted') return new Problem('unavailable', 'run_interrupted', message);
   const code = run?.error?.code ?? '';

@@ -321,7 +321,7 @@ async function admitWithRetries(
     if (verdict !== 'stale') return verdict;
     localRuns.release(submission.runId);
   }
-  throw new Problem('conflict', 'conflict', 'Too many requests create this session at once.', {
+  throw new Problem('conflict', 'conflict', 'Too many requests create this session at once; try again.', {
     headers: { 'retry-after': '1' },
   });
 }
@@ -464,7 +464,7 @@ function cancelledProblem(): Problem {
 }
 
 function drainingProblem(): Problem {
-  return new Problem('unavailable', 'draining', 'The agent is stopping and takes no more input.', {
+  return new Problem('unavailable', 'draining', 'The agent is stopping and accepts no more input.', {
     headers: { 'retry-after': '1' },
   });
 }

@@ -260,7 +260,7 @@ function planStart(
 }
 
 const removalErrors = {
-  cancelled: { code: 'run_cancelled', message: 'The input was taken out of the queue.' },
+  cancelled: { code: 'run_cancelled', message: 'The input was removed from the queue.' },
   expired: { code: 'run_expired', message: 'The input did not start before its time limit.' },
 } as const;
 

@@ -151,7 +151,7 @@ function addAttachment(
     fileName,
     contentType,
     sizeBytes,
-    text: isMedium ? 'The content follows behind the text.' : text,
+    text: isMedium ? 'The content follows after the text.' : text,
     isBase64: isBase64 && !isMedium,
   });
 }
