@@ -62,7 +62,10 @@ export function historyHandlers(
   };
 }
 
-/** Replaying the events after this seq completes the list of messages, including the message in progress. */
+/**
+ * The seq from which a client that has loaded the messages follows the session. The replay includes the
+ * events of the message in progress, which is not in the list yet.
+ */
 async function replaySeq({ events }: HandlerOptions, session: SessionRecord): Promise<number> {
   const openMessageSeq =
     session.activeRunId === null ? undefined : await events.openMessageSeq(session.key, session.activeRunId);

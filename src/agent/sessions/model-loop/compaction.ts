@@ -1,5 +1,5 @@
-// Compaction: replaces the past of a conversation by a summary. The log keeps all messages;
-// a `compaction.ended` event has the summary and the seq up to which it replaces them.
+// Compaction: replaces the earlier messages of a conversation by a summary. The log keeps all messages; a
+// `compaction.ended` event has the summary and the seq up to which it replaces them.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import type { Conversation } from '../event-log/conversation.ts';
@@ -28,7 +28,7 @@ export interface CompactionOptions {
   recover(error: unknown): Promise<void>;
 }
 
-// The window of models without a known one. Summaries of more tokens in one request are rarely
+// The window that is assumed for a model whose window is unknown. Summaries of longer requests are rarely
 // good.
 const defaultWindow = 100_000;
 const requestShare = 0.5;
@@ -36,8 +36,8 @@ const summaryShare = 0.1;
 const maxSummaryTokens = 8_000;
 
 /**
- * Returns the seq of the event with the summary. Throws the error of the model; the
- * failed compaction is in the log then.
+ * Summarizes and records the result; `seq` is that of the event with the summary. Throws the error of the
+ * model, after it has recorded the failed compaction.
  */
 export async function compact(
   options: CompactionOptions,
@@ -71,7 +71,7 @@ export async function compact(
   }
 }
 
-/** All of a conversation. */
+/** Plans to replace the whole conversation. */
 export function planWhole(conversation: Conversation): CompactionPlan {
   const { messages, cut } = conversation;
   return {
@@ -91,17 +91,16 @@ export interface RunPast {
   /** The message that the model is writing. */
   messageId: string;
   parts: readonly UiMessagePart[];
-  /** The tokens of each of its steps. */
+  /** The tokens of each step of the message that the model is writing. */
   stepTokens: readonly number[];
 }
 
-/** A plan with the tokens of the prompt that it replaces, the earlier summary left aside. */
+/** A plan with the number of prompt tokens that it replaces, without those of the earlier summary. */
 export type RunCompactionPlan = CompactionPlan & { tokens: number };
 
 /**
- * Selects the steps to sum up within a run, so that about `keepTokens` stay. The input that the run
- * works on and the last step always stay, and earlier turns stay whole or go whole. Null when
- * nothing is left to sum up.
+ * Plans what to summarize during a run, so that about `keepTokens` remain. The input of the run and its last
+ * step always remain; an earlier turn is kept or replaced as a whole. Null when nothing is left to summarize.
  */
 export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionPlan | null {
   const { conversation, parts, stepTokens, messageId, messageTokens } = past;
@@ -138,7 +137,7 @@ function sum(tokens: readonly number[]): number {
   return tokens.reduce((total, count) => total + count, 0);
 }
 
-/** The first step that stays, and the tokens of those that do. */
+/** The index of the first step that stays, and the tokens of all steps that stay. */
 function keepSteps(
   stepTokens: readonly number[],
   skippedSteps: number,

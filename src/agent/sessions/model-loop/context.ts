@@ -1,5 +1,6 @@
-// Builds the prompt of each step and keeps it within the model's limits: old tool outputs become notes first,
-// then the past is summarized. Both are events, so the next run, a restart and a fork send the same bytes.
+// Builds the prompt of each step and keeps it within the model's limits: first it replaces old tool outputs
+// by notes, then it summarizes earlier messages. Both are events in the log, so the next run, a restart and a
+// fork send the same bytes.
 import type { LanguageModelV3, LanguageModelV3Message } from '@ai-sdk/provider';
 import type { RunUsage, UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -13,13 +14,13 @@ import { renderParts, type Omission, type PromptView, type RenderConversation } 
 import { isPrunable, minPrunedCharacters, splitSteps } from './prompt/answer.ts';
 
 export interface RunContext {
-  /** The prompt of the next step, without the system's. */
+  /** The prompt of the next step, without the system prompt. */
   prompt(parts: readonly UiMessagePart[]): LanguageModelV3Message[];
   /** Provider options of the call as a whole. */
   callOptions(): { providerOptions?: Record<string, Record<string, never>> };
-  /** Shortens a prompt that would not fit the model. */
+  /** Shortens the prompt if it would not fit the model. */
   fit(parts: readonly UiMessagePart[], step: number): Promise<void>;
-  /** Shortens after the model found the prompt too long. False when nothing is left to shorten. */
+  /** Shortens the prompt after the model refused it as too long. False when nothing is left to shorten. */
   shorten(parts: readonly UiMessagePart[], step: number): Promise<boolean>;
   /** The final error of a prompt that cannot be shortened any further. */
   overflowProblem(parts: readonly UiMessagePart[], refusal: Problem): Problem;
@@ -46,23 +47,23 @@ export interface RunContextOptions {
   messageId(): string;
   record(events: SessionEvent[]): Promise<number>;
   addUsage(usage: RunUsage): void;
-  /** Waits before another attempt of a summary; throws the error when there is none. */
+  /** Waits before the summary is attempted again; throws the error when it must not be. */
   recover(error: unknown, step: number): Promise<void>;
   signal: AbortSignal;
 }
 
-// Shares of the context window. A prompt above this one is shortened: the rest is for the answer, and for
-// the error of the estimate.
+// Shares of the context window. A prompt above this share is shortened; the rest is for the answer and for
+// errors of the estimate.
 const fullShare = 0.8;
-// The newest outputs of tools, which stay when older ones become notes.
+// The newest tool outputs, which are kept when older outputs become notes.
 const keepOutputsShare = 0.2;
 // The newest turns, which a summary does not replace.
 const keepTurnsShare = 0.25;
-// Every change of the past costs the provider's prompt cache, so it has to free this much.
+// Every change of earlier messages invalidates the provider's prompt cache, so it has to free this much.
 const minFreedShare = 0.1;
 // After a refusal a smaller gain is worth a summary.
 const minFreedByRefusalShare = 0.02;
-// The texts of one input, or the outputs of one step.
+// The largest share for the texts of one input, or for the tool outputs of one step.
 const maxTextShare = 0.35;
 // The window that is assumed for a model whose window is unknown.
 const defaultWindow = 128_000;
@@ -166,9 +167,9 @@ async function readLimits({ limits, model, state }: Context): Promise<Limits> {
 }
 
 /**
- * Lowers the limit after a prompt that was too long. It holds for this run alone
- * where the refusal may have another reason: the gateway's limit of bytes, a file
- * that is too large, or a prompt far below the window of the catalog.
+ * Lowers the limit after a prompt that was too long. The new limit holds for this run alone when the refusal
+ * may have another reason than the model's window: the gateway's limit of bytes, a file that is too large, or
+ * anything else when the prompt is far below the window in the catalog.
  */
 async function lowerLimit(context: Context, parts: readonly UiMessagePart[]): Promise<void> {
   const { state, limits, model } = context;
@@ -255,12 +256,16 @@ async function exceedsRequest(context: Context, parts: readonly UiMessagePart[])
   return messages.length > maxMessages || (await exceedsGatewayLimit(messages, bytesShare));
 }
 
-/** Replaces old outputs of tools by notes, if that frees `minFreed` tokens. Outputs of the last step stay. */
+/**
+ * Replaces old tool outputs by notes, if that frees `minFreed` tokens. Returns whether it did. Outputs of the
+ * last step stay.
+ */
 async function prune(context: Context, parts: readonly UiMessagePart[], minFreed: number): Promise<boolean> {
   const { state, record } = context;
   const keepTokens = windowOf(context) * keepOutputsShare;
   const outputs = prunableOutputs(context, parts);
-  // A step that has only begun is empty: the model has not seen the outputs of the one before it.
+  // A step that has only just started is empty. The last step is then the one before it, whose outputs the
+  // model has not seen yet.
   const lastStep = new Set<unknown>(splitSteps(parts).findLast((step) => step.length > 0));
   let newerTokens = 0;
   const oldOutputs = outputs.reverse().filter(({ part, tokens }) => {
@@ -283,7 +288,7 @@ async function prune(context: Context, parts: readonly UiMessagePart[], minFreed
   return true;
 }
 
-/** The oldest first. */
+/** The tool outputs that may become notes, the oldest first. */
 function prunableOutputs({ state }: Context, parts: readonly UiMessagePart[]) {
   const { messages, prunedUpToSeq } = state.conversation;
   return [...messages.flatMap(({ message }) => message.parts), ...parts]
@@ -296,8 +301,8 @@ function prunableOutputs({ state }: Context, parts: readonly UiMessagePart[]) {
 }
 
 /**
- * Replaces the past by a summary, unless that would free fewer than `minFreed` tokens: where the fixed
- * part or one message fills the window, every step would pay for another summary.
+ * Replaces earlier messages and steps by a summary, unless that would free fewer than `minFreed` tokens: when
+ * the fixed part or one message fills the window, every step would otherwise pay for another summary.
  */
 async function summarizePast(
   context: Context,
@@ -307,8 +312,8 @@ async function summarizePast(
   const { state, model, messageId, signal } = context;
   const { conversation, messageTokens, limits } = state;
   const window = windowOf(context);
-  // Use half of the tokens beside the fixed part, so that the shortened prompt is not full again at
-  // once.
+  // Keep at most half of the tokens that the fixed part leaves free, so that the shortened prompt is not full
+  // again at once.
   const freeTokens = Math.max(0, (window * fullShare - fixedTokens(context)) / 2);
   const keepTokens = Math.floor(Math.min(window * keepTurnsShare, freeTokens));
   const runPast = {

@@ -19,7 +19,7 @@ export type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' |
 export interface PermitDecision {
   effect: 'allow' | 'ask' | 'deny';
   reason: string;
-  /** The plugin that could not say what the call needs. */
+  /** The plugin that failed to report which permissions the call needs. */
   failedPlugin?: string;
 }
 
@@ -46,13 +46,13 @@ export interface ModelLoopOptions extends ModelRetryLimits {
   toolDeltas: ToolDeltas;
   /** The decision of the permission rules about a call. */
   permit(call: { tool: Tool; input: unknown }): Promise<PermitDecision>;
-  /** Requests an approval. Resolves with a denial at the latest when the request expires. */
+  /** Requests an approval. Resolves with the decision, or with a denial when the request expires. */
   approve(call: { tool: Tool; toolCallId: string; input: unknown }): Promise<ApprovalVerdict>;
   /** Called before each tool that may change files. */
   beforeChange(): Promise<void>;
   /**
-   * Takes inputs for the next step into the run. `parts` is the message so far; it
-   * ends here when there are any.
+   * Takes waiting `steer` inputs into the run, for its next step; returns whether there were any. `parts` is
+   * the message so far, which then ends here.
    */
   steer(parts: UiMessagePart[]): Promise<boolean>;
   clock: Clock;
@@ -66,7 +66,7 @@ export interface LoopResult {
   text: string;
   usage: RunUsage;
   finishReason: FinishReason | null;
-  /** Null when the loop ended well. */
+  /** Null when the loop succeeded. */
   problem: Problem | null;
 }
 
@@ -75,9 +75,9 @@ export interface LoopState {
   message: MessageFold;
   usage: RunUsage;
   finishReason: FinishReason | null;
-  /** The first error, undefined while there is none. */
+  /** The first error; undefined while there is none. */
   failure: unknown;
-  /** Tools beyond the limits of the gateway were reported. */
+  /** Whether the tools beyond the gateway's limits were reported. */
   hasReportedTools: boolean;
 }
 
@@ -90,6 +90,6 @@ export interface StepContext {
   /** Aborted from outside, or after a failed write. */
   signal: AbortSignal;
   hookContext: { sessionId: string; runId: string; signal: AbortSignal };
-  /** Resolves with the seq of the last event after they are durable; a failure ends the loop. */
+  /** Resolves with the seq of the last event once the events are durable; a failure ends the loop. */
   record(events: SessionEvent[]): Promise<number>;
 }

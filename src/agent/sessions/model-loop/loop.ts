@@ -45,7 +45,7 @@ function createBase(options: ModelLoopOptions, state: LoopState): Omit<StepConte
   const stop = new AbortController();
   const signal = AbortSignal.any([options.signal, stop.signal]);
   const { sessionId, runId, modelRetries, modelWaitMs, clock } = options;
-  // Tools run beside the stream, so a failed write has to end the loop from here.
+  // Tool calls run concurrently with the model's stream, so a failed write has to stop both from here.
   const record: StepContext['record'] = async (events) => {
     try {
       return await options.writer.record(events);

@@ -1,5 +1,5 @@
-// The assistant's message as it grows: a pure fold, over the stream of a model or,
-// after a crash, over the events of the run.
+// Builds the assistant's message while it grows: a pure fold over the model's stream or, after a crash, over
+// the events of the run.
 import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { readEvent, type SessionEvent, type StoredEvent } from '../event-log/events.ts';
 
@@ -27,11 +27,13 @@ export interface MessageFold {
   /** The text of the last step. */
   text(): string;
   startStep(): void;
-  /** Begins the step again after its stream broke. The text so far stays, and new text continues it. */
+  /**
+   * Starts the step again after its stream broke. The text received so far stays, and new text continues it.
+   */
   retryStep(): void;
-  /** Text or reasoning that belongs to the block of that id; a new id begins a new part. */
+  /** Adds text or reasoning to the block with this id; a new id starts a new part. */
   addText(type: 'text' | 'reasoning', block: string, delta: string): void;
-  /** Metadata that the provider expects back with the block; a block without text can have some. */
+  /** Adds metadata that the provider expects back with the block, which may have no text. */
   addMetadata(type: 'text' | 'reasoning', block: string, metadata: ProviderMetadata): void;
   addSource(source: { id: string; url: string; title?: string | undefined }): void;
   startTool(call: ToolStart): void;
@@ -129,21 +131,21 @@ function toolEnd(toolCallId: string, result: ToolResult): object {
   }
   if ('errorText' in result) return { state: 'output-error', errorText: result.errorText };
   const { approvalId, reason } = result.denial;
-  // The AI SDK requires an id there; a call that a rule denies has no question of its own.
+  // The AI SDK requires an approval id, and a call that a rule denies has no approval.
   const approval = { id: approvalId ?? toolCallId, approved: false, reason };
   return { state: 'output-denied', approval };
 }
 
 function replaceLastText(parts: readonly UiMessagePart[], text: string): void {
   const lastPart = parts.findLast((part): part is TextPart => part.type === 'text');
-  // Pieces before a broken stream belong to the same text.
+  // The text before a broken stream is part of the replaced text.
   for (const part of parts) if (part.type === 'text' && part.state === 'streaming') part.text = '';
   if (lastPart) lastPart.text = text;
 }
 
 /**
- * Marks what the broken stream of a step has left unfinished; both folds decide it from the parts
- * alone. Returns whether the text has to go on. With tools called, the step counts as a whole one.
+ * Marks the parts that a step's broken stream left unfinished. Depends on the parts alone, so that both folds
+ * agree. Returns whether the model has to continue the text. A step that called tools counts as complete.
  */
 function markBroken(step: readonly UiMessagePart[]): boolean {
   const lastPart = step.at(-1);
@@ -177,7 +179,7 @@ export function foldEvents(
   let step = 1;
   for (const { seq, event } of typedEvents) {
     if (event.type === 'run.step.started') ({ step } = event);
-    // A wait before the step belongs to a summary.
+    // An event for another step comes before that step starts, and belongs to a summary.
     const isRetry = event.type === 'run.retrying' || event.type === 'run.waiting';
     if (isRetry && event.step === step) fold.retryStep();
     else foldEvent(fold, event, { seq, texts });
@@ -195,7 +197,7 @@ function foldEvent(
     case 'run.step.started':
       return fold.startStep();
     case 'part.started': {
-      // At the position of its start, with all of its text.
+      // Add the whole text here, so that the part is at the position of its start.
       const text = texts.get(event.partId);
       return text === undefined ? undefined : fold.addText(event.partType, event.partId, text);
     }

@@ -18,7 +18,7 @@ export function modelProblem(error: unknown): Problem {
   return connectionProblem(original) ?? statusProblem(original);
 }
 
-/** Failures of the connection have a code; a status may have come before them. */
+/** Connection failures have a code; the response may have begun with any status before them. */
 function connectionProblem(error: GatewayError): Problem | null {
   switch (error.code) {
     case 'timeout':
@@ -81,8 +81,8 @@ function creditProblem(error: GatewayError): Problem {
   );
 }
 
-// The message says what to change, such as the length of the context. The gateway has
-// removed keys and addresses.
+// The gateway's message tells the caller what to change, such as the length of the context. The gateway has
+// removed keys and addresses from it.
 function refusalProblem(error: GatewayError): Problem {
   const code = refusalCodes.get(error.code) ?? 'upstream_refused';
   const message = `The model refused the request: ${error.message.slice(0, 500)}`;
@@ -104,8 +104,8 @@ function notFoundProblem(error: GatewayError): Problem {
   );
 }
 
-// Every provider words it differently. The gateway's own limit of bytes and the
-// prompt limit of its local models count too.
+// Every provider words this error differently. The gateway's limit of bytes and the prompt limit of its local
+// models are overflows too.
 const overflowPatterns = [
   /context[ _-]?(?:length|window|size)/i,
   /maximum context/i,

@@ -1,5 +1,5 @@
-// Decides whether a failed model call is repeated, and waits until then. A broken stream or a
-// failing provider is retried a few times; a rate limit or an open circuit breaker is waited for.
+// Decides whether a failed model call is repeated, and waits before the repetition. A broken stream or a
+// failing provider is retried a few times; with a rate limit or an open circuit breaker the run waits.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import type { SessionEvent } from '../event-log/events.ts';
@@ -8,7 +8,7 @@ import { modelProblem, retryAfterMs } from './model-problem.ts';
 export interface ModelRetryLimits {
   /** Retries of one step. */
   modelRetries: number;
-  /** How long a run may wait for models in all. */
+  /** How long a run may wait for models in total. */
   modelWaitMs: number;
 }
 

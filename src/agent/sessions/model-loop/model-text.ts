@@ -1,4 +1,4 @@
-// One call of a model for a text alone, such as a summary.
+// One model call that only generates text, such as a summary.
 import type { LanguageModelV3, LanguageModelV3Message } from '@ai-sdk/provider';
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import { addUsage, noUsage, readUsage } from './usage.ts';

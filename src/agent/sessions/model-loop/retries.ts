@@ -9,7 +9,8 @@ import { takeStep } from './step.ts';
 const maxShortenings = 5;
 
 /**
- * Whether the model has called tools and waits for another step. A final failure is left in `state.failure`.
+ * Returns whether the model has called tools and waits for another step. A final failure is stored in
+ * `state.failure`.
  */
 export async function takeStepWithRetries(run: StepContext, step: number): Promise<boolean> {
   const { state, context, signal } = run;
@@ -26,7 +27,7 @@ export async function takeStepWithRetries(run: StepContext, step: number): Promi
       state.failure ??= error;
       return wantsMore;
     }
-    // Events fold the same from a `run.retrying` or a `run.waiting`; without output this changes nothing.
+    // `foldEvents` does the same for `run.retrying` and `run.waiting`. Without output this changes nothing.
     state.message.retryStep();
   }
 }
@@ -50,8 +51,9 @@ async function recover(
 ): Promise<boolean> {
   const problem = modelProblem(error);
   const parts = state.message.parts();
-  // Shorten before leaving out files, since the model still sees the files of a shorter prompt. A
-  // refusal may have both reasons. A prompt that stays too long is final: a repeat would fail again.
+  // The refusal may be about the length or about the files. Shorten first, since the model still sees the
+  // files of a shorter prompt. If the prompt stays too long, the failure is final: a repetition would fail
+  // again.
   if (!hasOutput && isContextOverflow(problem) && attempts.shortenings < maxShortenings) {
     attempts.shortenings += 1;
     if (await context.shorten(parts, step)) return true;

@@ -25,16 +25,16 @@ export interface RunWriterOptions {
   clock: Clock;
   /** The event that started the run. */
   startSeq: number;
-  /** Ends the wait for an unavailable database. */
+  /** Aborted to end the wait for an unavailable database. */
   signal: AbortSignal;
-  /** Called once, for the first write that nothing awaits and that fails. */
+  /** Called once, when the first write fails that no caller awaits. */
   onFailure(error: unknown): void;
 }
 
 export interface RunWriter {
   /**
-   * Resolves after the events are durable, and with them all deferred ones. `also` writes in the same
-   * transaction. Throws when the run has lost the session's fence. Returns the seq of the last event.
+   * Resolves when the events and all deferred events are durable, with the seq of the last event.
+   * `extraWrite` writes in the same transaction. Throws when the run is no longer the session's active run.
    */
   record(
     events: readonly SessionEvent[],
@@ -42,26 +42,26 @@ export interface RunWriter {
     extraWrite?: (unit: UnitOfWork) => Promise<void>,
   ): Promise<number>;
   /**
-   * Records events that depend on the session's state: `make` runs in the writing
-   * transaction; null writes nothing.
+   * Records events that depend on the session's state: `planWrite` is called in the transaction that writes
+   * them. When it returns null, nothing is written.
    */
   recordFrom(
     planWrite: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
   ): Promise<number | null>;
   /** Writes the events together with the next write. */
   defer(events: readonly SessionEvent[]): void;
-  /** Text of a block; the first text of a block opens a part. */
+  /** Adds text to a block; the first text of a block opens a part. */
   addText(type: PartType, blockId: string, delta: string): void;
-  /** Metadata that the provider expects back with the block; it is written with the end of the part. */
+  /** Adds metadata that the provider expects back with the block; it is written with the end of the part. */
   addMetadata(type: PartType, blockId: string, metadata: ProviderMetadata): void;
   endText(type: PartType, blockId: string): void;
   /** Ends the parts that a broken stream has left open. */
   endAllTexts(): void;
-  /** The message of all later parts. */
+  /** Sets the message of all later parts. */
   setMessage(messageId: string): void;
   /**
-   * Waits for the queue and returns the events that are still deferred, for the
-   * settlement. Nothing may be written after.
+   * Waits for the queue and returns the events that are still deferred; the settlement writes them. Nothing
+   * may be written after this call.
    */
   close(): Promise<{ events: SessionEvent[]; hasCheckpoints: boolean }>;
   /** Removes the run's parts from the live feed. */
@@ -81,8 +81,7 @@ interface PartState {
   metadata: ProviderMetadata | undefined;
 }
 
-// After a crash at most 250 ms of text may be missing; the other 150 ms are for a
-// busy machine and for the commit.
+// A crash may lose at most 250 ms of text; the other 150 ms are for a busy machine and for the commit.
 const checkpointIntervalMs = 100;
 const checkpointLength = 4 * 1024;
 
@@ -99,7 +98,7 @@ export function createRunWriter(options: RunWriterOptions): RunWriter {
     },
     recordFrom: (planWrite) => queue.run(() => pendingEvents.writeFrom(planWrite)),
     defer(events) {
-      // Use the queue, because it may hold the end of an earlier part.
+      // Use the queue, because it may contain the end of an earlier part.
       queue.runInBackground(async () => {
         pendingEvents.defer(events);
         checkpoints.schedule();
@@ -227,7 +226,7 @@ function publishText({ sessionKey, log, clock }: RunWriterOptions, { partId }: O
 
 function endPart({ blocks, openParts, queue, pending, checkpoints }: TextState, state: PartState): void {
   blocks.delete(blockKey(state.part.partType, state.blockId));
-  // The queue writes it behind the `part.started` of the part.
+  // The queue orders it after the `part.started` of the part.
   queue.runInBackground(async () => {
     openParts.delete(state);
     pending.endPart(state);
@@ -288,7 +287,7 @@ function createWriteQueue(onFailure: (error: unknown) => void): WriteQueue {
 interface PendingEvents {
   defer(events: readonly SessionEvent[]): void;
   endPart(state: PartState): void;
-  /** Writes the pending events and these behind them; returns the seq of the last one. */
+  /** Writes the pending events followed by these; returns the seq of the last event. */
   write(
     events: readonly SessionEvent[],
     change?: SessionChange,
@@ -385,7 +384,7 @@ type PendingWrite = (
   savedPartIds: readonly string[],
 ) => Promise<number | null>;
 
-/** Writes what is pending, and forgets it unless the write was rolled back or wrote nothing. */
+/** Writes the pending events and forgets them, unless the write was rolled back or wrote nothing. */
 async function flush(
   { options: { sessionKey, log }, deferredEvents, endedParts, retryWrite }: PendingState,
   write: PendingWrite,

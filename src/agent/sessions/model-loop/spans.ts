@@ -5,7 +5,7 @@ import type { Span, Traces } from '../../../kernel/telemetry/traces.ts';
 
 interface TracedRun {
   agentId: string;
-  /** The agent's. */
+  /** The name of the agent. */
   name: string;
   sessionId: string;
   runId: string;
@@ -67,7 +67,7 @@ export function toolSpan(
 interface SpanResult {
   usage: RunUsage | undefined;
   finishReason: string | null | undefined;
-  /** The code of a failure. */
+  /** The error code of a failed run or step. */
   reason: string | undefined;
 }
 

@@ -18,7 +18,9 @@ interface Step {
   end: { finishReason: FinishReason; usage: RunUsage } | undefined;
 }
 
-/** Never throws: an error is left in `state.failure`. Resolves after all tools that it called have ended. */
+/**
+ * Never throws: an error is stored in `state.failure`. Resolves after all tool calls of the step have ended.
+ */
 export async function takeStep(
   run: StepContext,
   number: number,
@@ -32,7 +34,7 @@ export async function takeStep(
   } catch (error) {
     state.failure ??= error;
   }
-  // A tool may have had its effect although the stream broke, so the model still gets the result.
+  // A tool may have taken effect although the stream broke, so the model still has to get its result.
   await Promise.all(step.calls);
   options.writer.endAllTexts();
   options.toolDeltas.dropInputs();
@@ -113,7 +115,7 @@ function handlePart(run: StepContext, step: Step, part: LanguageModelV3StreamPar
       state.failure ??= part.error;
       return;
     default:
-      // Types that no model of the gateway sends.
+      // Part types that the gateway's models never send.
       return;
   }
 }
@@ -147,7 +149,7 @@ function handleText({ options, state }: StepContext, step: Step, part: TextPart)
 
 const finishReasons: readonly string[] = ['stop', 'length', 'content-filter', 'tool-calls', 'error'];
 
-// Later versions of the interface may add reasons.
+// Later versions of the AI SDK's interface may add reasons.
 function finishReasonOf(finishReason: string): FinishReason {
   return finishReasons.includes(finishReason) ? (finishReason as FinishReason) : 'other';
 }

@@ -1,5 +1,5 @@
-// Shows the calls of tools while the model writes their input and while they run: pieces of both
-// for the readers of the event stream. They are not stored; `tool.started` has the whole input and
+// Streams tool calls to the readers of the event stream: pieces of the input while the model writes it, and
+// of the output while the tool runs. The pieces are not stored; `tool.started` has the whole input and
 // `tool.output` the whole result.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { ToolDelta } from '../event-log/live-feed.ts';
@@ -8,9 +8,9 @@ type Kind = 'input' | 'output';
 
 export interface ToolDeltas {
   add(kind: Kind, call: { toolCallId: string; toolName: string }, text: string): void;
-  /** Sends what is collected of the call, and forgets it. */
+  /** Sends the text of the call that is still pending, and forgets the call. */
   end(kind: Kind, toolCallId: string): void;
-  /** Forgets the inputs that a stream has left unfinished. */
+  /** Forgets the inputs that the model's stream has left unfinished. */
   dropInputs(): void;
   /** Stops sending. */
   close(): void;
@@ -20,14 +20,15 @@ interface CallText {
   kind: Kind;
   toolCallId: string;
   toolName: string;
-  /** Characters that were sent or are collected. */
+  /** Characters that were sent or are pending. */
   length: number;
   pending: string;
 }
 
 // Limits a call to twenty events per second, however small the pieces are.
 const intervalMs = 50;
-// Readers of a longer text wait until it is complete. Most files that models write are shorter.
+// The rest of a longer text reaches readers with the complete event. Most files that models write are
+// shorter.
 const maxLength = 64 * 1024;
 
 export function createToolDeltas({

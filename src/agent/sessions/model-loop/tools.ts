@@ -1,5 +1,4 @@
-// The agent's tools in the form for models, and tool calls: hooks, approval,
-// execution, and the record in the log.
+// Tool definitions for the model, and tool calls: hooks, permission, execution, and the events in the log.
 import type { LanguageModelV3FunctionTool, LanguageModelV3ToolCall } from '@ai-sdk/provider';
 import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { parseToolInput } from '../../../kernel/json-value.ts';
@@ -15,7 +14,7 @@ import type { StepContext } from './loop-state.ts';
 const maxTools = 512;
 const maxDefinitionBytes = 1024 * 1024 * 0.9;
 
-/** The tools of a step. Those beyond the limits of the gateway are left out and reported once. */
+/** The tools of a step. Tools beyond the gateway's limits are left out and reported once. */
 export async function defineTools({
   options,
   state,
@@ -65,8 +64,8 @@ interface ToolCall {
 }
 
 /**
- * Runs a call of the model and adds it to the message. Never throws: a failed write
- * is left in `state.failure`.
+ * Runs a tool call of the model and adds it to the message. Never throws: a failed write is stored in
+ * `state.failure`.
  */
 export function runToolCall(run: StepContext, part: LanguageModelV3ToolCall): Promise<void> {
   const { options, state } = run;
@@ -168,7 +167,7 @@ async function requirePermission(
   } catch (refusal) {
     return deny(null, refusal instanceof Problem ? refusal.message : 'A plugin refused the call.');
   }
-  // The call itself refuses invalid input, so that needs no approval.
+  // The call itself fails with invalid input, so it needs no approval.
   if (!tool.check(input).ok) return { isApproved: false, denial: null };
   const { effect, reason, failedPlugin } = await options.permit({ tool, input });
   if (failedPlugin !== undefined) await record([pluginFailure(failedPlugin, toolName)]);

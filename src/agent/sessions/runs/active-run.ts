@@ -62,9 +62,9 @@ export interface CompletedRun {
 /** The handle of an active run for the rest of the process. */
 export interface RunHandle {
   abort: AbortController;
-  /** Inputs may wait for the next step. */
+  /** Whether inputs may be waiting for the next step. */
   hasSteer: boolean;
-  /** Inputs were taken into the run and are settled with it. */
+  /** Whether inputs were taken into the run, which are settled with it. */
   hasTakenSteers: boolean;
   /** The `traceparent` of the request that queued the run; undefined when another process accepted it. */
   traceparent: string | undefined;
@@ -81,7 +81,7 @@ export interface ActiveRun {
   handle: RunHandle;
   writer: RunWriter;
   snapshot: RunSnapshot;
-  /** The folder of the session; a Problem where there is none on this machine. */
+  /** The session's folder; a Problem when this machine does not have it. */
   workspace: Workspace | Problem;
   /** The message that the model is writing; null for a compaction. A steer ends it and begins another. */
   messageId: string | null;

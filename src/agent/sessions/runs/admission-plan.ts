@@ -36,7 +36,7 @@ export interface AcceptedPrompt {
   receipt: Receipt;
 }
 
-/** `prompts` are the accepted inputs by session key and prompt id; the planned one is added. */
+/** `prompts` are the accepted inputs by session key and prompt id; the planned input is added to them. */
 export async function planInput(
   unit: UnitOfWork,
   submission: Submission,
@@ -104,7 +104,7 @@ function refusalOf(
   rules: AdmissionRules,
 ): Problem | null {
   const { session } = write;
-  // Another input may have come since the replaced messages were chosen.
+  // Another input may have been accepted since the replaced messages were chosen.
   const hasChanged = replaces !== undefined && replaces.atSeq !== session.headSeq;
   const isBusy = isSessionBusy(session) || hasChanged;
   if (session.archivedAt !== null)
@@ -128,7 +128,7 @@ interface InputPlan {
   queuePosition: number;
   /** Null for a run that starts. */
   waitsFor: Receipt['waitsFor'] | null;
-  /** The model of the run that starts; null for one that waits. */
+  /** The model of a run that starts; null for a run that waits. */
   model: string | null;
 }
 
@@ -140,11 +140,11 @@ async function planPlace(
   rules: AdmissionRules,
 ): Promise<InputPlan | Problem> {
   if (isSessionBusy(session)) {
-    // Without an active run, the first input of the session waits for a free place itself.
+    // Without an active run, the first input of the session waits for a free place, and this input after it.
     const runsAhead = session.activeRunId === null ? await capacity.queueUp() : null;
     return planQueued(unit, submission, session, { waitsFor: 'session', ahead: runsAhead });
   }
-  // A new answer replaces messages when it starts, and by then others may have followed them.
+  // A regenerated answer must not wait: further messages could follow the ones that it replaces.
   if (submission.replaces !== undefined)
     return capacity.takeNow(submission.runId) ? planStarted(submission, session, rules) : noFreePlace();
   const slot = await capacity.take(submission.runId);
@@ -178,8 +178,8 @@ function planStarted(submission: Submission, session: SessionRecord, rules: Admi
 }
 
 /**
- * An interrupting input goes to the front of the queue, behind earlier interrupting ones. `ahead`
- * are the inputs of all sessions before one whose session waits for a free place; null where a run
+ * An interrupting input goes to the front of the queue, after earlier interrupting inputs. `ahead` counts the
+ * inputs of all sessions that start before this one when its session waits for a free place; null when a run
  * of the session is active.
  */
 async function planQueued(
@@ -198,7 +198,7 @@ async function planQueued(
   const events: LogEntry[] = [
     { type: 'queue.added', queueItemId, queuePosition, waitsFor, delivery, messageId },
   ];
-  // Readers until idle see that the session is not done.
+  // A reader with `until=idle` has to see that the session has work left.
   if (activeRunId === null)
     events.push({ type: 'status.changed', status: 'idle', activeRunId, queueLength: queueLength + 1 });
   if (movesOthers)
@@ -236,7 +236,7 @@ function inputEvents({ input, replaces, runId }: Submission, { messageCount }: S
   ];
 }
 
-/** Every input of a chat has a queue item, also one that starts at once. */
+/** Every input of a chat has a queue item, even an input that starts at once. */
 function queueItemOf(
   { queueItemId }: Submission,
   { chatId }: SessionRecord,
@@ -300,7 +300,7 @@ function addToWrite(
   { events, isWaiting }: { events: readonly LogEntry[]; isWaiting: boolean },
 ): void {
   const { session, change } = write;
-  // The append has events of several runs, so each names its own.
+  // One append contains events of several runs, so each event names its run.
   write.events.push(...events.map((event) => ({ runId, ...event })));
   if (input && input.files.length > 0)
     write.files.push({ messageId: input.messageId, attachments: input.files });

@@ -31,7 +31,7 @@ export async function admitInputs(
   rules: AdmissionRules,
 ): Promise<AdmissionVerdict[]> {
   return eventLog.decide<Submission, Admission | Problem>(submissions, {
-    // A session with a new key cannot exist.
+    // A locator with a key belongs to a new session, which cannot exist yet.
     locate: ({ session }) => ('key' in session ? null : session),
     run: (unit, items, context) => decideAdmissions(unit, items, context, rules),
   });
@@ -51,7 +51,7 @@ async function decideAdmissions(
   const lookup = createLookup(sessions);
   if (!isLocked && !submissions.every((submission) => isSimple(submission, lookup)))
     return submissions.map(() => 'stale');
-  // The first attempt may have claimed them.
+  // The attempt without a lock may have claimed these runs.
   for (const { runId } of submissions) rules.release(runId);
   const capacity = createCapacity(unit, rules);
   const createdKeys = isLocked
@@ -63,6 +63,7 @@ async function decideAdmissions(
   for (const submission of submissions) {
     const session = lookup.get(submission.session);
     if (session === undefined) {
+      // A session that should be created is missing when its input finds no slot.
       const isMissing = submission.create === null;
       plans.push({ verdict: isMissing ? sessionNotFound() : capacityProblem(rules.maxQueuedRuns) });
     } else if (session === 'taken') {
@@ -82,7 +83,7 @@ async function decideAdmissions(
   );
 }
 
-/** Whether one statement suffices: the session exists, nothing is interrupted and no file is stored. */
+/** Whether one statement is enough: the session exists, nothing is interrupted and no file is stored. */
 function isSimple({ session, delivery, input }: Submission, lookup: SessionLookup): boolean {
   return delivery !== 'interrupt' && (input?.files.length ?? 0) === 0 && lookup.get(session) !== undefined;
 }
@@ -114,7 +115,7 @@ async function writeAll(
   );
 }
 
-/** Sessions by locator; `taken` for one that another process creates at the moment. */
+/** Sessions by locator; `taken` for a session that another process is creating. */
 interface SessionLookup {
   get(locator: SessionLocator): SessionRecord | 'taken' | undefined;
   add(locator: SessionLocator, session: SessionRecord | 'taken'): void;
@@ -133,8 +134,8 @@ function createLookup(sessions: readonly SessionRecord[]): SessionLookup {
 }
 
 /**
- * Creates the sessions that do not exist and returns their keys. None is created for an input that
- * is refused.
+ * Creates the sessions that do not exist and returns their keys. Creates none for an input that finds no slot
+ * and is refused.
  */
 async function createSessions(
   unit: UnitOfWork,

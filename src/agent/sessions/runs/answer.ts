@@ -66,7 +66,7 @@ export async function answer(
   return result;
 }
 
-/** The system prompt and the text of the input, as the hooks of plugins leave them. */
+/** The system prompt and the text of the input, after the plugins' hooks have changed them. */
 async function preparePrompt(
   { name, registry }: RunnerOptions,
   { started: { session, runId }, handle }: ActiveRun,
@@ -111,7 +111,7 @@ function openContext(
   });
 }
 
-/** The conversation at the start of the run, or at the last event that has changed it. */
+/** The conversation when the run started, or after the last event of the run that changed it. */
 function readConversation(
   { eventLog, clock }: RunnerOptions,
   { started, seq, handle }: ActiveRun,

@@ -7,11 +7,11 @@ import type { AdmissionRules } from './submission.ts';
 export type Slot = 'start' | 'full' | { wait: 'capacity'; ahead: number };
 
 export interface Capacity {
-  /** The slot of a run that finds its session idle; the same one when it is asked again. */
+  /** Takes a slot for a run whose session is idle. A further call for the run returns the same slot. */
   take(runId: string): Promise<Slot>;
-  /** Takes a slot for a run that may not wait; false without a free one. */
+  /** Claims a free place for a run that must not wait; false when no place is free. */
   takeNow(runId: string): boolean;
-  /** How many inputs an input is behind whose session waits for a free place itself. */
+  /** Counts one more input that waits for a free place, and returns the number of inputs ahead of it. */
   queueUp(): Promise<number>;
 }
 
@@ -20,7 +20,7 @@ export function createCapacity(unit: UnitOfWork, rules: AdmissionRules): Capacit
   const slots = new Map<string, Slot>();
   let waitingCount: number | undefined;
 
-  /** All that wait, those of this batch included. */
+  /** All inputs that wait for a free place, including those of this batch. */
   async function countWaiting(): Promise<number> {
     waitingCount ??= await waitingAhead(unit.tx, rules.agentId);
     return waitingCount;

@@ -1,4 +1,4 @@
-// Waits for a database that is unavailable for a moment, so that an outage does not fail a run.
+// Waits while the database is unavailable for a short time, so that an outage does not fail a run.
 import { retry } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { asProblem } from '../../../kernel/problem.ts';

@@ -1,5 +1,5 @@
-// Starts the inputs that wait while this process executes as many runs as it may: the oldest first, each time
-// a run ends.
+// Starts the inputs that wait because this process executes its maximum number of runs: the oldest first,
+// whenever a run ends.
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { EventLog } from '../event-log/log.ts';
@@ -14,7 +14,7 @@ export interface DispatcherOptions {
   rules: SettlementRules;
   localRuns: Pick<LocalRuns, 'freePlaces'>;
   start(started: StartedRun): void;
-  /** The database did not answer: start the waiting inputs later. */
+  /** Called when the waiting inputs could not be started, so that a later sweep starts them. */
   retryLater(): void;
   log: Log;
 }
@@ -43,7 +43,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     while (isRequested) {
       isRequested = false;
       const isEmpty = await startIdleQueues(options);
-      // Otherwise an input came meanwhile, and the queues are read again.
+      // If an input was announced in the meantime, the loop reads the queues again.
       if (!isRequested) hasWaiting = !isEmpty;
     }
   }
@@ -75,12 +75,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
-// More failures are hardly caused by single sessions.
+// With more failures the cause is hardly in single sessions, and the round ends.
 const maxFailures = 100;
 
 /**
- * True when no input waits any more. A session whose start fails does not delay the others: the
- * round continues without it and then throws its error.
+ * Returns whether all waiting inputs were started. A session whose start fails does not delay the others: the
+ * round continues without it and throws its error at the end.
  */
 async function startIdleQueues(options: DispatcherOptions): Promise<boolean> {
   const { runStore, rules, localRuns, start, log } = options;
@@ -89,7 +89,7 @@ async function startIdleQueues(options: DispatcherOptions): Promise<boolean> {
     const places = localRuns.freePlaces();
     const sessionKeys = await runStore.idleQueues(rules.agentId, places + 1, [...failures.keys()]);
     for (const sessionKey of sessionKeys) {
-      // While the process drains, nothing starts, and the queues stay as they are.
+      // Without a free place, or while the process drains, the remaining queues stay as they are.
       if (localRuns.freePlaces() === 0 || !rules.mayStartNext()) return endRound(failures, false);
       try {
         const startedRun = await startFirst(options, sessionKey);
@@ -110,12 +110,15 @@ function endRound(failures: ReadonlyMap<string, unknown>, isEmpty: boolean): boo
   return isEmpty;
 }
 
-/** Without a database no other session can be started either. */
+/** Without the database no other session can be started either. */
 function isUnavailable(error: unknown): boolean {
   return error instanceof Problem && error.kind === 'unavailable';
 }
 
-/** Release a run whose start fails: it would occupy a place for ever. */
+/**
+ * Starts the first input of a session. If that fails, its claimed run is released, or it would occupy a
+ * place.
+ */
 async function startFirst(
   { eventLog, rules }: DispatcherOptions,
   sessionKey: string,

@@ -8,7 +8,8 @@ export interface LocalRun extends RunHandle {
 
 export interface LocalRuns {
   /**
-   * Before the transaction that gives a run to this process, so that no sweep takes the run for an orphan.
+   * Called before the transaction that assigns a run to this process, so that no sweep takes it for an
+   * orphan.
    */
   claim(runId: string): void;
   release(runId: string): void;

@@ -22,8 +22,8 @@ export interface RecoveryOptions {
   rules: SettlementRules;
   limits: { leaseMs: number; keptDays: number };
   /**
-   * Whether other live processes may have runs of this agent. If not, every open run
-   * at the start is an orphan.
+   * Whether other live processes may have runs of this agent. If not, every run that is open when the agent
+   * starts is an orphan.
    */
   hasReplicas: boolean;
   localRuns: {
@@ -39,7 +39,7 @@ export interface RecoveryOptions {
   foldSessions(signal: AbortSignal): Promise<void>;
   /** Removes workspaces whose sessions are gone. */
   sweepWorkspaces(): Promise<void>;
-  /** Ends all loops. */
+  /** Aborted to end all loops. */
   closing: AbortSignal;
   clock: Clock;
   log: Log;
@@ -48,7 +48,7 @@ export interface RecoveryOptions {
 export interface RunRecovery {
   /** Settles orphans, expires inputs and starts idle queues, once. */
   sweep(): Promise<void>;
-  /** Has the next round sweep again: this process may have left an orphan itself. */
+  /** Makes the next round sweep again, because this process may have left an orphan itself. */
   requestSweep(): void;
   /** Announces that an input expires after `ms`. */
   expireIn(ms: number): void;
@@ -117,7 +117,7 @@ async function pollCancelRequests({ runStore, rules, localRuns, log }: RecoveryO
 }
 
 async function cleanUp(options: RecoveryOptions): Promise<void> {
-  // The next round repeats what fails here.
+  // A step that fails is repeated in the next round.
   const attempt = (work: Promise<void>, failure: string) =>
     work.catch((error: unknown) => options.log.warn({ err: error }, failure));
   await attempt(removeExpiredSessions(options), 'old sessions could not be removed');
@@ -229,7 +229,7 @@ function buildInterruption(
     hasTakenSteers: true,
   };
   if (messageId === null) return settlement;
-  // Each steer begins another message; the earlier ones are in the log.
+  // Each steer starts another message; the earlier messages of the run are completed already.
   const startIndex = events.findLastIndex(
     (event) => event.type === 'message.created' && event.messageId === messageId,
   );

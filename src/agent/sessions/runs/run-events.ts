@@ -1,8 +1,8 @@
-// Events that several transitions of a run share: its start, and the positions of the inputs behind it.
+// Events that several transitions of a run share: its start, and the new positions of the inputs after it.
 import type { LogEntry } from '../event-log/unit.ts';
 import type { RunRecord } from './store.ts';
 
-/** The events of a run's start. Its first step is among them, so that the model can be called at once. */
+/** The events that start a run. They include its first step, so that the model can be called at once. */
 export function startEvents(run: {
   runId: string;
   messageId: string | null;
@@ -24,8 +24,8 @@ export function startEvents(run: {
   return events;
 }
 
-// Limit of positions in one `queue.updated`. Without it every change of a queue of a
-// thousand would be a large event.
+// Limit of the positions in one `queue.updated`. Without it every change of a queue of a thousand inputs
+// would be a large event.
 export const maxQueueItemsShown = 200;
 
 /** The new positions of the waiting runs. */

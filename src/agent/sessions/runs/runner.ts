@@ -19,7 +19,7 @@ import type { Settlement } from './settlement.ts';
 
 export type ExecuteRun = (started: StartedRun, handle: RunHandle) => Promise<RunResult>;
 
-/** Each run is a span. */
+/** Every run is traced as a span. */
 export function createRunner(options: RunnerOptions): ExecuteRun {
   const { agentId, name, traces } = options;
   return async (started, handle) => {
@@ -167,7 +167,7 @@ async function finish(options: RunnerOptions, run: ActiveRun, result: LoopResult
   return { end, next: settledRun.next };
 }
 
-// The console and other readers list that many; the rest is read with the changes of the run.
+// The most files in a `workspace.changed` event; `sessions.getChanges` returns all of them.
 const maxFilesShown = 200;
 
 async function endSnapshot({ snapshot }: ActiveRun): Promise<SessionEvent[]> {
@@ -196,7 +196,7 @@ function outcomeOf(problem: Problem | null): RunOutcome {
   return problem.code === 'run_cancelled' ? 'cancelled' : 'failed';
 }
 
-// The caller of a failed run learns its id from the message alone, and can look the run up with it.
+// The message is the only part of the error that can carry the run's id, with which the caller looks it up.
 function withRunId(problem: Problem, runId: string): Problem {
   const { kind, code, message, cause, param, details, headers } = problem;
   return new Problem(kind, code, `${message} (${runId})`, {

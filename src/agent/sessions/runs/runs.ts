@@ -59,24 +59,25 @@ export interface RunLimits {
 
 export interface Runs {
   /**
-   * Resolves once the input is durable; throws a Problem when it is refused.
-   * `settled` is that of a run that started.
+   * Resolves once the input is durable; throws a Problem when it is refused. `settled` is the outcome of the
+   * run when it started at once; null for an input that waits.
    */
   submit(submission: Submission): Promise<Admission & { settled: Promise<CompletedRun | Problem> | null }>;
   /**
-   * Waits for a run of any process: the settled run, `waiting` when the time is
-   * over, `gone` when there is no such run.
+   * Waits for a run of any process. Returns the settled run, `waiting` when the timeout comes first, or
+   * `gone` when there is no such run.
    */
   wait(
     run: RunKey,
     options: { timeoutMs: number; signal: AbortSignal },
   ): Promise<RunRecord | 'gone' | 'waiting'>;
   /**
-   * Cancels the running and the waiting inputs; returns the runs that it ended, once that is durable.
-   * Without a running one, the input that waits for a free place is cancelled.
+   * Cancels the run `runId` or, without it, the active run; with `queue` also all waiting inputs. When no run
+   * is active, cancels the first waiting input. Returns the ids of the runs that it ended, once that is
+   * durable.
    */
   cancel(session: SessionRecord, target: { runId?: string; queue?: boolean }): Promise<string[]>;
-  /** Removes one input from the queue; empty when it has started. */
+  /** Removes one input from the queue. Returns the ids of the removed runs: none when the run has started. */
   cancelWaiting(session: SessionRecord, runId: string): Promise<string[]>;
   /**
    * Settles the runs of dead processes and starts the background loops. Called once, before any submission.
@@ -91,7 +92,7 @@ export interface Runs {
 // A failed settlement is retried for this long; then the sweep settles the run as interrupted.
 const settleRetryMs = databaseWaitMs;
 const settleRetryDelayMs = 1_000;
-// Inputs that are accepted in one commit.
+// The most inputs that are accepted in one commit.
 const maxBatchInputs = 64;
 const cancelTimeoutMs = 10_000;
 
@@ -101,12 +102,12 @@ interface Context {
   rules: SettlementRules;
   localRuns: LocalRuns;
   /**
-   * `traceparent` of the requests of runs that have not started. A run that another
-   * process starts has no link.
+   * The `traceparent` of the request of each run that has not started. The span of a run that another process
+   * starts has no link to its request.
    */
   traceparents: LruCache<string, string>;
   gate: AdmissionGate;
-  /** `draining`: new inputs are refused, and running runs may end. */
+  /** `draining`: new inputs are refused, and active runs may still finish. */
   phase: () => 'open' | 'draining';
   /** Aborted to end the background loops. */
   closing: AbortSignal;
@@ -225,7 +226,7 @@ function createRules(
   };
 }
 
-/** Executes a run, and then those that follow it in its session. */
+/** Executes a run, and then the next runs of its session. */
 function start(context: Context, started: StartedRun): Promise<CompletedRun | Problem> {
   const { localRuns, traceparents, options, dispatcher } = context;
   const { runId } = started;
@@ -256,7 +257,7 @@ async function executeAndContinue(
   return end;
 }
 
-// The caller's answer follows the settlement, so a short outage of the database is waited for.
+// The caller is answered after the settlement, so a short outage of the database is waited out.
 async function settleWithRetries(
   { options, rules, closing, recovery, dispatcher }: Context,
   { run, settlement, runLog }: { run: RunKey; settlement: Settlement; runLog: Log },
@@ -298,8 +299,8 @@ async function submit(
     admission = await admitWithRetries(context, admit, submission);
   } catch (error) {
     localRuns.release(submission.runId);
-    // After a lost connection the input may be accepted all the same, and its run is
-    // an orphan of this process.
+    // After a lost connection the input may have been accepted nevertheless. Its run is then an orphan of
+    // this process, which a sweep settles.
     if (!(error instanceof Problem) || error.kind === 'unavailable') recovery.requestSweep();
     throw error;
   } finally {
@@ -383,7 +384,7 @@ async function cancel(
   return [...removedIds, ...(await cancelRun(context, session, activeRunId))];
 }
 
-/** The named run; without a name and a running one, the input that waits for a free place. */
+/** The waiting runs to cancel: the named run; without a name, the first one when no run is active. */
 async function cancelTargets(
   { options: { store, runStore, agentId } }: Context,
   { key }: SessionRecord,
@@ -400,7 +401,7 @@ async function cancelRun(context: Context, session: SessionRecord, runId: string
   const run = await context.options.runStore.run(session.key, runId);
   if (!run) throw runNotFound();
   if (run.settledAt !== null) return [];
-  // A steer is part of the run that took it, so both end.
+  // A steer is part of the run that took it, so that run is cancelled too.
   if (run.steeredInto !== null) {
     const furtherIds = await cancelRun(context, session, run.steeredInto);
     return furtherIds.length === 0 ? [] : [runId, ...furtherIds];
@@ -421,7 +422,7 @@ function startReplicaPoll({ options, localRuns, closing }: Context): Promise<voi
 interface AdmissionGate {
   enter(): void;
   leave(): void;
-  /** At least one turn of the event loop; at most 50 ms. */
+  /** Waits for at least one turn of the event loop and at most 50 ms. */
   waitForAdmissions(): Promise<void>;
 }
 

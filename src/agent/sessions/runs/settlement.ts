@@ -54,7 +54,10 @@ export interface RunKey {
 
 export interface SettleResult {
   next: StartedRun | null;
-  /** An input of the session waits now, because those of other sessions come first. */
+  /**
+   * Inputs of the session stay in the queue, because those of other sessions come first or the process
+   * drains.
+   */
   hasYielded: boolean;
   settlement: Settlement;
 }
@@ -76,7 +79,8 @@ export async function settleRun(
 }
 
 /**
- * Settles in a transaction of the caller. `make` runs under the session's lock; null from it writes nothing.
+ * Settles a run in the caller's transaction. `buildSettlement` is called under the session's lock; when it
+ * returns null, nothing is written.
  */
 export async function settleLocked(
   unit: UnitOfWork,
@@ -137,7 +141,7 @@ async function writeSettlement(
   const { runId, sessionKey } = run;
   const queuedRuns =
     session.queueLength > 0 ? await waitingRuns(unit, sessionKey, maxQueueItemsShown + 1) : [];
-  // If other sessions wait, this one releases its place and waits in the order of acceptance.
+  // If inputs of other sessions wait for a place, this session gives up its place and queues like them.
   const next = rules.mayStartNext() && !rules.hasWaiting() ? queuedRuns[0] : undefined;
   const start = next ? planStart(session, next, queuedRuns, rules) : null;
   const idle: LogEntry = {
@@ -196,7 +200,7 @@ function endEvents({ settlement, approvals, steeredRunIds }: SettlementWrite): L
   ];
 }
 
-/** Starts the first waiting run of a session without an active one; null when there is nothing to start. */
+/** Starts the first waiting run of a session that has no active run; null when there is nothing to start. */
 export async function startQueued(
   unit: UnitOfWork,
   sessionKey: string,
@@ -265,8 +269,8 @@ const removalErrors = {
 } as const;
 
 /**
- * Settles waiting inputs without starting them; returns their runs. Those that have
- * started or ended stay as they are.
+ * Settles waiting inputs without starting them; returns the ids of their runs. Runs that have started or
+ * ended already are left alone.
  */
 export async function removeFromQueue(
   unit: UnitOfWork,

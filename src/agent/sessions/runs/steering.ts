@@ -1,5 +1,5 @@
 // Steering: inputs with the delivery `steer` go to the model with the next step of the active
-// run. The current message ends, and the answer continues in a new one behind the inputs.
+// run. The current message ends, and the answer continues in a new message after the inputs.
 import type { UiMessagePart } from '../../../contract/agent/types.gen.ts';
 import { id } from '../../../kernel/ids.ts';
 import { lockSession } from '../event-log/session-store.ts';

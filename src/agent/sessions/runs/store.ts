@@ -1,5 +1,5 @@
-// Runs and the queue as rows. Rows are written in the statement of an append to the
-// log, or under the lock of the session.
+// SQL of runs and of the queue. Rows are written by the statement that appends to the log, or under the lock
+// of the session.
 import type { RunUsage } from '../../../contract/agent/types.gen.ts';
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, type RunError, type RunOutcome } from '../event-log/events.ts';
@@ -135,10 +135,7 @@ function runOf(row: RunRow): RunRecord {
   };
 }
 
-/**
- * Statements beside an append. The order of the rows is that of their acceptance; a
- * run with `begins` starts in this process.
- */
+/** CTEs for an append that insert its runs. The rows get their places in the order of `runs`. */
 export function insertRuns(
   tx: Sql,
   runs: readonly NewRun[],
@@ -213,8 +210,8 @@ export async function waitingRuns(
 }
 
 /**
- * How many inputs of the agent wait for a free place and start before this one; all of them without one. They
- * are those of sessions without an active run.
+ * Counts the agent's inputs that wait for a free place and start before the given run; without a run, all of
+ * them. They are the waiting inputs of sessions without an active run.
  */
 export async function waitingAhead(
   sql: Sql,
@@ -272,8 +269,8 @@ export interface RunEnd {
 }
 
 /**
- * Statements beside an append that end runs and start the next one. Runs that have ended already
- * stay as they are. `checkpointsOf` is the run whose open text is in the appended events.
+ * CTEs for an append that end runs and start the next run. Runs that have ended already are left alone. The
+ * appended events contain the text of the run `checkpointsOf`, whose checkpoints are deleted.
  */
 export function advanceRuns(
   tx: Sql,
@@ -333,11 +330,11 @@ export function runStore({ sql }: Pick<Database, 'sql'>): RunStore {
   };
 }
 
-/** The inputs that wait. */
+/** Queries of the inputs that wait. */
 interface QueueStore {
   queue(sessionKey: string): Promise<RunRecord[]>;
   queueItem(sessionKey: string, queueItemId: string): Promise<RunRecord | undefined>;
-  /** Inputs whose time limit is over, by session. */
+  /** The run ids of expired inputs, by session. */
   expiredInputs(agentId: string): Promise<Map<string, string[]>>;
   /** The milliseconds until the next input expires; null when none will. */
   nextExpiryMs(agentId: string): Promise<number | null>;
@@ -392,7 +389,7 @@ function queueStore(sql: Sql): QueueStore {
   };
 }
 
-/** The runs that processes hold by a lease. */
+/** Queries of the runs that processes own by a lease. */
 interface LeaseStore {
   renewLeases(instanceId: string, leaseMs: number): Promise<void>;
   requestCancel(runId: string): Promise<void>;

@@ -4,7 +4,7 @@ import type { DecodedAttachment } from '../attachments/files.ts';
 import type { NewSession, SessionLocator, SessionRecord } from '../event-log/session-store.ts';
 import type { Delivery, LeaseHolder, Receipt } from './store.ts';
 
-/** An input with all its ids; nothing is generated later, so that it may be admitted twice. */
+/** An input with all its ids, which are generated beforehand, so that its admission can be repeated. */
 export interface Submission {
   session: SessionLocator;
   /** The session to create when it does not exist. */
@@ -29,7 +29,7 @@ export interface Submission {
   /** The caller's idempotency key, and the hash of the input's content. */
   promptId: string | null;
   promptHash: string | null;
-  /** How long the input may wait; null for ever. */
+  /** How long the input may wait in the queue; null for no limit. */
   expiresInMs: number | null;
   /** The request id of the call with an Idempotency-Key. */
   requestId: string | null;
@@ -39,7 +39,7 @@ export interface Submission {
 export interface Replacement {
   inputMessageId: string;
   messageIds: readonly string[];
-  /** The newest event of the session when they were chosen. */
+  /** The newest seq of the session when the messages were chosen. */
   atSeq: number;
 }
 
@@ -78,11 +78,11 @@ export interface AdmissionRules {
   agentId: string;
   holder: LeaseHolder;
   defaultModel: string;
-  /** Waiting inputs of one session. */
+  /** The most inputs that may wait in one session. */
   maxWaiting: number;
-  /** Inputs of all sessions that wait for a free place. */
+  /** The most inputs of all sessions that may wait for a free place. */
   maxQueuedRuns: number;
-  /** Whether this process has a free place for one more run that no earlier input waits for. */
+  /** Whether this process has a free place for one more run, and no earlier input waits for it. */
   mayStart(): boolean;
   /** Called before a run is written that this process will execute. */
   claim(runId: string): void;

@@ -1,4 +1,4 @@
-// Waits for the end of a run of any process.
+// Waits until a run ends, whichever process executes it.
 import { settlesWithin } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { watchChange, type LiveFeed } from '../event-log/live-feed.ts';
@@ -12,7 +12,7 @@ export interface WaitOptions {
   clock: Clock;
 }
 
-/** The settled run; `waiting` when the time is over first, `gone` when there is no such run. */
+/** Returns the settled run, `waiting` when the timeout comes first, or `gone` when there is no such run. */
 export async function waitForRun(
   { feed, runStore, localRuns, clock }: WaitOptions,
   { sessionKey, runId }: { sessionKey: string; runId: string },

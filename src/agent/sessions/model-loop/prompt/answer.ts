@@ -23,9 +23,9 @@ export interface AnswerView {
    * signatures of another one.
    */
   isOwn: boolean;
-  /** Steps that a summary replaces. */
+  /** The number of first steps that a summary replaces. */
   skippedSteps: number;
-  /** Outputs up to this seq are notes. */
+  /** Large outputs up to this seq are replaced by notes. */
   prunedUpToSeq: number;
   /** Tokens allowed for the outputs of one step together. */
   maxTextTokens: number;
@@ -33,14 +33,14 @@ export interface AnswerView {
 
 /** Outputs of fewer characters are never pruned. */
 export const minPrunedCharacters = 1_000;
-// A longer output is shown by its beginning and its end, and the model reads what it needs of the rest: it
-// would pay for all of it again with each later step.
+// Of a longer output the model gets the beginning and the end, and reads more of it if it has to: the whole
+// output would be paid for again in every later step.
 const maxOutputTokens = 12_000;
-// An error is no material, and it is never pruned: one may quote a name of megabytes.
+// Errors are clipped early, because they are never pruned and may quote a name of several megabytes.
 const maxErrorTokens = 2_000;
 
-// It stays in later prompts, because providers cache them by their prefix; the brackets keep the model
-// from taking it for words of the person.
+// This note stays in later prompts, because providers cache prompts by their prefix. The brackets keep the
+// model from mistaking it for words of the person.
 const continuation =
   '[A note of the agent, not of the person: your answer above was cut off, because the ' +
   'connection broke. Continue it exactly where it stops, and repeat nothing of it.]';
@@ -109,8 +109,8 @@ function renderPart(part: UiMessagePart, isOwn: boolean): AssistantPart[] {
   }
 }
 
-// Providers refuse a whole conversation for one id or name of another form. A model may write any
-// name, and the ids of one provider may have characters that another does not accept.
+// Providers refuse a whole conversation because of one id or name that does not match their format. A model
+// may write any name, and one provider's ids may contain characters that another provider does not accept.
 function acceptedName(name: string): string {
   if (/^[A-Za-z0-9_-]{1,64}$/.test(name)) return name;
   const digest = createHash('sha256').update(name).digest('hex').slice(0, 12);
@@ -153,7 +153,7 @@ function renderOutput(part: ToolPart, prunedUpToSeq: number, shareOfTokens: numb
   return { type: 'text', value: clipText(JSON.stringify(value), maxTokens, cutNote).text };
 }
 
-/** The text of a call without an output, which the model gets in its place. */
+/** The text that the model gets for a call without an output. */
 export function errorOf({ errorText, approval }: ToolPart): string {
   return asText(errorText ?? approval?.reason ?? 'The call has not ended.');
 }

@@ -1,8 +1,8 @@
-// One spelling for every JSON value, before and after it was stored: jsonb orders members by its
-// own rule and cannot hold some characters. A provider's prompt cache needs the same bytes again.
+// Gives a JSON value the same serialization before and after it was stored: jsonb orders members by its own
+// rule and cannot store some characters. A provider's prompt cache needs the same bytes again.
 import { asText } from '../../event-log/events.ts';
 
-/** The same value with sorted members and storable texts. */
+/** The same value with sorted members and storable strings. */
 export function canonicalJson(value: unknown): unknown {
   if (typeof value === 'string') return asText(value);
   if (Array.isArray(value)) return value.map((item) => canonicalJson(item === undefined ? null : item));

@@ -1,5 +1,5 @@
-// Clips texts that would fill the context window on their own. The result depends on
-// the texts and the limit only, so every request clips the same texts in the same way.
+// Clips texts that would fill the context window on their own. The result depends only on the texts and the
+// limit, so every request clips the same texts in the same way.
 import { estimateText } from './estimate.ts';
 
 /**
@@ -23,7 +23,7 @@ export interface ClippedText {
   omittedCount: number;
 }
 
-// The head of a text says what it is, and its tail has the result.
+// The beginning of a text usually shows what it is, and its end has the result.
 const headShare = 0.7;
 
 const contextIsShort = ', because the context of the model is too short for them.';

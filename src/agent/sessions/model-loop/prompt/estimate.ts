@@ -1,5 +1,5 @@
-// Estimates the tokens of a prompt. Providers differ by some ten percent; the loop
-// also reads the usage of each step and uses the larger figure.
+// Estimates the tokens of a prompt. The counts of providers differ from it by about ten percent; the loop
+// also reads the usage of each step and uses the larger number.
 import type { LanguageModelV3Message } from '@ai-sdk/provider';
 import { fileTokens } from './media-tokens.ts';
 

@@ -1,5 +1,5 @@
-// Renders an input for a model: attached files before its text, pictures and other media behind
-// it. A file that the model does not accept becomes a note, so no file makes a session unusable.
+// Renders an input for a model: attached files before its text, pictures and other media after it. A file
+// that the model does not accept becomes a note, so no file makes a session unusable.
 import { createHash } from 'node:crypto';
 import type { LanguageModelV3Message } from '@ai-sdk/provider';
 import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.gen.ts';
@@ -86,8 +86,8 @@ export async function renderInput(
 }
 
 /**
- * The same files have the same nonce, or no prompt cache would work. Ids are random
- * and newer than their content.
+ * Derived from the ids, so that the same files have the same nonce in every prompt, as prompt caches require.
+ * No file can contain its nonce, because the ids are random and were generated after the content.
  */
 function nonceOf(files: readonly RenderedFile[]): string {
   const ids = files.map(({ attachmentId }) => attachmentId).join(' ');

@@ -87,7 +87,7 @@ function webpSize(bytes: Buffer): PictureSize | undefined {
   }
 }
 
-/** The first frame header (SOF), behind segments that each say their length. */
+/** The first frame header (SOF), after segments that each state their length. */
 function jpegSize(bytes: Buffer): PictureSize | undefined {
   if (bytes.length < 4 || bytes.readUInt16BE(0) !== 0xffd8) return undefined;
   for (let offset = 2; offset + 9 < bytes.length && bytes[offset] === 0xff;) {

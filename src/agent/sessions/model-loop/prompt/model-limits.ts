@@ -18,7 +18,7 @@ export interface ModelLimits {
   learnNoFiles(modelId: string): void;
 }
 
-// Learned limits fill gaps of the catalog; a smaller window than this is not enough for tools.
+// Learned windows supplement the catalog. They are never below this value, which tools alone need.
 const minWindow = 1_000;
 
 export function createModelLimits(describe: (modelId: string) => Promise<ModelDescription>): ModelLimits {

@@ -10,7 +10,7 @@ export interface Section {
   text: string;
 }
 
-/** The path of the workspace is not in the prompt; only its relative paths are. */
+/** The prompt does not name the path of the workspace: tools take paths relative to it. */
 export function systemSections(
   name: string,
   registry: PluginRegistry,

@@ -1,5 +1,5 @@
-// A conversation as plain text, for the model that sums it up: without tools and files,
-// which some models refuse there, and with long outputs clipped, so that it fits.
+// A conversation as plain text, for the model that summarizes it. Tool calls and files become text, since
+// some models refuse them in such a request, and long outputs are clipped.
 import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.gen.ts';
 import { asText } from '../../event-log/events.ts';
 import { canonicalJson } from './canonical.ts';
