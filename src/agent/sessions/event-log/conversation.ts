@@ -81,14 +81,14 @@ function moveToEnd(
   projection.messages = [...messages.filter((entry) => entry !== input), { ...input, seq }];
 }
 
-const maxNamed = 50;
+const maxFilesNamed = 50;
 
 /** Tells the model which files are not as it left them. */
 function fileNote(
   seq: number,
   { type, files, count }: Extract<SessionEvent, { type: 'workspace.undone' | 'workspace.redone' }>,
 ): UiMessage {
-  const names = files.slice(0, maxNamed).map(({ path }) => JSON.stringify(path));
+  const names = files.slice(0, maxFilesNamed).map(({ path }) => JSON.stringify(path));
   const list = `${names.join(', ')}${count > names.length ? `, and ${count - names.length} more` : ''}`;
   const whatHappened =
     type === 'workspace.undone'

@@ -11,8 +11,8 @@ export interface FoldOptions {
 
 // Readers that follow a session come back within a day, and read more slowly once it is folded.
 const idleHours = 24;
-const sessionsOfRound = 100;
-// Events of one statement; it takes some milliseconds.
+const sessionsPerRound = 100;
+// Events per statement, which then takes a few milliseconds.
 const maxEvents = 500;
 const pauseMs = 50;
 
@@ -22,7 +22,7 @@ export async function foldSessionsAtRest(
   signal: AbortSignal,
 ): Promise<void> {
   for (;;) {
-    const sessions = await findFoldableSessions(sql, { agentId, idleHours, limit: sessionsOfRound });
+    const sessions = await findFoldableSessions(sql, { agentId, idleHours, limit: sessionsPerRound });
     for (const { key, foldedSeq, headSeq } of sessions) {
       for (let fromSeq = foldedSeq; fromSeq < headSeq; fromSeq += maxEvents) {
         if (signal.aborted) return;
@@ -30,6 +30,6 @@ export async function foldSessionsAtRest(
         await clock.sleep(pauseMs, signal).catch(() => {});
       }
     }
-    if (sessions.length < sessionsOfRound) return;
+    if (sessions.length < sessionsPerRound) return;
   }
 }

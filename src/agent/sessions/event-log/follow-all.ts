@@ -75,7 +75,7 @@ export async function* followAll(
 }
 
 function requireReadable(inbox: Inbox<StoredEvent>, signal: AbortSignal): void {
-  if (inbox.isOverflown())
+  if (inbox.hasOverflowed())
     throw new Problem('unavailable', 'not_ready', 'The reader is too slow; reconnect with the last id.');
   if (signal.aborted)
     throw new Problem('unavailable', 'draining', 'The stream was cut; reconnect with the last id.');

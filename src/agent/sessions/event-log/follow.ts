@@ -109,7 +109,7 @@ export async function* follow(
 }
 
 function requireReadable(inbox: SessionInbox, signal: AbortSignal): void {
-  if (inbox.isOverflown())
+  if (inbox.hasOverflowed())
     throw new Problem(
       'unavailable',
       'not_ready',

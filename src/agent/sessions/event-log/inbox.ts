@@ -9,7 +9,7 @@ export interface Inbox<Item> {
    * before them counts. Beyond the limit the queue drops all items and stays empty.
    */
   push(items: readonly Item[], bytes: number): void;
-  isOverflown(): boolean;
+  hasOverflowed(): boolean;
   /** Ends the wait of the reader. */
   wake(): void;
   /** Resolves with false as soon as the reader has something to do, or with true after `ms` without it. */
@@ -28,7 +28,7 @@ export interface InboxOptions {
 export function createInbox<Item>({ maxBytes, signal, isDue = () => false }: InboxOptions): Inbox<Item> {
   let items: Item[] = [];
   let bytes = 0;
-  let isOverflown = false;
+  let hasOverflowed = false;
   let wake = () => {};
   const onAbort = () => wake();
   signal.addEventListener('abort', onAbort);
@@ -41,15 +41,15 @@ export function createInbox<Item>({ maxBytes, signal, isDue = () => false }: Inb
       return batch;
     },
     push(newItems, newBytes) {
-      if (isOverflown) return;
+      if (hasOverflowed) return;
       if (bytes > maxBytes) {
-        isOverflown = true;
+        hasOverflowed = true;
         items = [];
       } else items.push(...newItems);
       bytes += newBytes;
       wake();
     },
-    isOverflown: () => isOverflown,
+    hasOverflowed: () => hasOverflowed,
     wake: () => wake(),
     waitForQuiet: (ms) =>
       new Promise((resolve) => {
@@ -60,7 +60,7 @@ export function createInbox<Item>({ maxBytes, signal, isDue = () => false }: Inb
         };
         const timer = setTimeout(() => settle(true), ms);
         wake = () => settle(false);
-        if (items.length > 0 || isOverflown || signal.aborted || isDue()) settle(false);
+        if (items.length > 0 || hasOverflowed || signal.aborted || isDue()) settle(false);
       }),
     close: () => signal.removeEventListener('abort', onAbort),
   };

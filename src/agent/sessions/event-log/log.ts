@@ -153,12 +153,12 @@ async function decide<Item, Result>(
   const results = await runStatement((unit) => run(unit, items, { sessions: records, isLocked: false }));
   const staleItems = items.filter((_, index) => results[index] === 'stale');
   if (staleItems.length === 0) return [...results];
-  const secondResults = await transact(async (unit) => {
+  const lockedResults = await transact(async (unit) => {
     const lockedSessions = await lockSessions(unit, agentId, distinctLocators(staleItems.map(locate)));
     return run(unit, staleItems, { sessions: lockedSessions, isLocked: true });
   });
-  const next = secondResults.values();
-  return results.map((result) => (result === 'stale' ? (next.next().value ?? 'stale') : result));
+  const resultsInOrder = lockedResults.values();
+  return results.map((result) => (result === 'stale' ? (resultsInOrder.next().value ?? 'stale') : result));
 }
 
 /** Reads only what the cache does not have. */
