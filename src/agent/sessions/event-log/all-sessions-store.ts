@@ -1,7 +1,7 @@
 // SQL of the stream of all sessions of an agent.
 import type { Database } from '../../../kernel/data/database.ts';
 
-/** A session with events that a reader may miss: those after `fromSeq`. */
+/** A session with events after `fromSeq` that a reader may have missed. */
 export interface ChangedSession {
   key: string;
   id: string;
@@ -17,7 +17,7 @@ export interface AllSessionsStore {
     afterKey: string;
     limit: number;
   }): Promise<ChangedSession[]>;
-  /** The ids in the API, by key; without sessions that were removed. */
+  /** The sessions' ids in the API, by key; removed sessions are left out. */
   publicIds(agentId: string, sessionKeys: readonly string[]): Promise<Map<string, string>>;
 }
 
@@ -25,8 +25,8 @@ export function allSessionsStore({ sql }: Pick<Database, 'sql'>): AllSessionsSto
   return {
     async changedSince({ agentId, sinceMs, afterKey, limit }) {
       const sinceTime = new Date(sinceMs).toISOString();
-      // The newest older event is read from the end of the session's events, which have the order
-      // of time. A fork may have copies of older ones of its ancestors.
+      // A session's events are in the order of time, so the newest event before `sinceTime` is found quickly
+      // from their end. A fork may have copies of older events of its ancestors, all up to `fork_seq`.
       const rows = await sql<{ session_id: string; public_id: string; from_seq: number; head_seq: number }[]>`
         select own.session_id, own.public_id, own.head_seq, greatest((
             select event.seq from agent.sessions_events event

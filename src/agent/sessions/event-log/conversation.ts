@@ -1,5 +1,5 @@
-// The conversation as a model sees it, projected from the log: messages in the order in which
-// runs took them up, not in which they arrived, and only those after the last compaction.
+// The conversation as a model sees it, projected from the log: inputs in the order in which runs started with
+// them, not in which they arrived, and only messages after the last compaction.
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { readEvent, type SessionEvent, type StoredEvent } from './events.ts';
 
@@ -15,15 +15,15 @@ export interface Conversation {
   /** Replaces everything before `messages`. */
   summary: string | null;
   messages: ConversationMessage[];
-  /** A message of which the summary replaces the first steps. */
+  /** A message whose first steps the summary replaces. */
   cut: { messageId: string; steps: number } | null;
-  /** Large outputs of tools are replaced by notes where their `outputSeq` is not greater. */
+  /** Large tool outputs whose `outputSeq` is not greater than this are replaced by notes. */
   prunedUpToSeq: number;
 }
 
 /** A conversation under construction; events are applied in the order of the log. */
 export interface ConversationProjection extends Conversation {
-  /** Inputs that no run has taken up yet, by the id of their run. */
+  /** Inputs whose run has not started yet, by the id of that run. */
   pendingInputs: Map<string, UiMessage>;
 }
 
@@ -31,7 +31,7 @@ export function emptyProjection(): ConversationProjection {
   return { summary: null, messages: [], cut: null, prunedUpToSeq: 0, pendingInputs: new Map() };
 }
 
-/** Other types of events leave a projection as it is. `EventStore.conversationEvents` reads the same ones. */
+/** The event types that change a projection. `EventStore.conversationEvents` reads exactly these. */
 const projectedTypes = new Set([
   'run.started',
   'message.completed',
@@ -69,7 +69,9 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
   }
 }
 
-/** A run that answers an input again has it as its last message: notes about files may have followed it. */
+/**
+ * When a run answers an input again, the input has to be the last message; notes about files may follow it.
+ */
 function moveToEnd(
   projection: ConversationProjection,
   messageId: string | null | undefined,
@@ -83,7 +85,7 @@ function moveToEnd(
 
 const maxFilesNamed = 50;
 
-/** Tells the model which files are not as it left them. */
+/** A message that tells the model which files differ from the state in which it left them. */
 function fileNote(
   seq: number,
   { type, files, count }: Extract<SessionEvent, { type: 'workspace.undone' | 'workspace.redone' }>,

@@ -5,7 +5,7 @@ import type { SessionEvent as ContractEvent, UiMessage } from '../../../contract
 /** Every accepted run ends in exactly one of these. */
 export type RunOutcome = 'completed' | 'failed' | 'cancelled' | 'interrupted' | 'expired';
 
-/** The error of a run for the owner of the session; the text of exceptions is not in it. */
+/** The error of a run as the owner of the session sees it; it never contains the text of an exception. */
 export interface RunError {
   code: string;
   message: string;
@@ -53,7 +53,7 @@ export function asJson(value: unknown): string {
   return isStorable(value) ? text : text.replace(unstorableEscapes, '$1\ufffd');
 }
 
-// Checking the strings costs a tenth of searching the escapes in their JSON.
+// Checking the strings takes a tenth of the time that a search for escapes in their JSON takes.
 function isStorable(value: unknown): boolean {
   if (typeof value === 'string') return !value.includes('\u0000') && value.isWellFormed();
   if (typeof value !== 'object' || value === null) return true;

@@ -1,9 +1,9 @@
-// The events with which sessions are created, as the log has them. They are inserted with the row
-// and not appended.
+// The first events of new sessions as stored events. The statement that inserts the session's row inserts
+// them too, so they are not appended to the log.
 import { asJson, type StoredEvent } from './events.ts';
 import type { NewSession, SessionRecord } from './session-store.ts';
 
-/** Only those of the sessions that were inserted. */
+/** Leaves out sessions that were not inserted. */
 export function firstEvents(
   sessions: readonly NewSession[],
   inserted: ReadonlyMap<string, SessionRecord>,

@@ -1,8 +1,9 @@
-// SQL of folded events: in sessions at rest, events of parts refer to the completed message for
-// their text, input or output. A reader gets the same events as before.
+// SQL of folded events. A completed message repeats the texts, inputs and outputs of the events before it, so
+// in sessions at rest these events are folded: they store a reference to the message instead. Reads unfold
+// them.
 import type { Sql } from '../../../kernel/data/database.ts';
 
-/** The data of an event as it was written, also of a folded one. */
+/** An SQL expression for the data of an event as it was written, whether the event is folded or not. */
 export function wholeData(sql: Sql): ReturnType<Sql> {
   return sql`case when folded is null then data else agent.sessions_unfolded(session_id, data, folded) end`;
 }
@@ -27,12 +28,12 @@ export async function findFoldableSessions(
   return rows.map((row) => ({ key: row.session_id, foldedSeq: row.folded_seq, headSeq: row.head_seq }));
 }
 
-// A reference takes about as much as a text of this length.
+// A reference takes about as many bytes, so folding anything smaller saves nothing.
 const minBytes = 200;
-// A message that ends further behind its part than this leaves the part as it is.
+// Only messages that complete at most this many events after the folded range are searched.
 const maxDistance = 2_000;
 
-/** Folds the events of a session behind `from` up to `to`. May be repeated. */
+/** Folds the events of a session after `from` and up to `to`. May be repeated. */
 export async function foldEvents(
   sql: Sql,
   { key, from, to }: { key: string; from: number; to: number },

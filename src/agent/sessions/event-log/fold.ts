@@ -1,4 +1,4 @@
-// Folds the events of sessions at rest, a piece at a time, so that other work passes in between.
+// Folds the events of sessions at rest, in small batches with pauses, so that other queries are not delayed.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Database } from '../../../kernel/data/database.ts';
 import { findFoldableSessions, foldEvents } from './fold-store.ts';
@@ -9,7 +9,7 @@ export interface FoldOptions {
   clock: Pick<Clock, 'sleep'>;
 }
 
-// Readers that follow a session come back within a day, and read more slowly once it is folded.
+// Readers that follow a session usually come back within a day, and folded events are slower to read.
 const idleHours = 24;
 const sessionsPerRound = 100;
 // Events per statement, which then takes a few milliseconds.

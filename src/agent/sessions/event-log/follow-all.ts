@@ -1,7 +1,7 @@
-// The stream of all sessions of an agent for one reader: durable events only, those of each session
-// once and in their order. Its cursor is a time, because a seq counts the events of one session.
-// Events get their time before their commit, so a reader that reconnects gets the last seconds
-// again and drops by session and seq what it has.
+// The stream of all sessions of an agent for one reader: durable events only, the events of each session once
+// and in order. Its cursor is a time, because a seq counts the events of one session. Events get their time
+// before their commit, so a reader that reconnects gets the events of the last seconds again; it recognizes
+// duplicates by their session and seq.
 import { createLruCache, type LruCache } from '../../../kernel/cache.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -16,7 +16,9 @@ export interface FollowAllOptions {
   feed: Pick<LiveFeed, 'subscribeAll'>;
   store: AllSessionsStore;
   agentId: string;
-  /** Own events of a session after a seq, in their order; none when there are no more. */
+  /**
+   * The session's own events after a seq, without those of a fork's ancestors; empty when there are no more.
+   */
   readEvents(sessionKey: string, after: number): Promise<StoredEvent[]>;
   /** How often the events of other processes are read; null where this process is the only one. */
   pollMs: number | null;
@@ -31,14 +33,14 @@ export interface FollowAllRequest {
   signal: AbortSignal;
 }
 
-// The overlap exceeds the duration of a statement with its commit, and the difference of the clocks
-// of processes.
+// Has to exceed the time between an event's timestamp and its commit, and the clock difference between
+// processes.
 const overlapMs = 10_000;
 const pageSessions = 500;
-// A reader that misses more events of a session loads the session instead.
+// A reader that has missed more events of a session gets a `stream.reset` and loads the session instead.
 const maxSessionEvents = 1_000;
-// The number of sessions whose last seq is cached; the next event of another one is sent as it
-// comes.
+// The number of sessions whose last sent seq is cached. The next event of any other session is sent without a
+// check for gaps or duplicates.
 const maxSessions = 10_000;
 
 /** Yields frames. Throws, which destroys the connection, where the client should reconnect. */
@@ -102,16 +104,16 @@ function openInbox(feed: FollowAllOptions['feed'], options: InboxOptions): Inbox
 }
 
 interface Reader {
-  /** The events since a time that were not sent; of a session with too many a `stream.reset`. */
+  /** The unsent events since a time; for a session with too many of them a `stream.reset`. */
   catchUp(sinceMs: number): AsyncGenerator<Uint8Array, void, void>;
   /** The frames of live events; empty when the reader has all of them. */
   write(events: readonly StoredEvent[]): Promise<string>;
 }
 
-/** The state of a session as the reader has it. */
+/** How much of a session the reader has received. */
 interface SentSession {
   id: string;
-  /** Null before its first event. */
+  /** The last sent seq; null before the first. */
   seq: number | null;
 }
 
@@ -199,7 +201,7 @@ async function writeEvent(reader: ReaderState, event: StoredEvent): Promise<stri
   const { id, seq } = session;
   let frames = '';
   if (seq !== null && event.seq > seq + 1) {
-    // Another process has written in between.
+    // Another process has written the events in between; read them from the database.
     for await (const text of replay(reader, { key, id, headSeq: event.seq - 1 }, seq)) frames += text;
     if ((sessions.peek(key)?.seq ?? 0) >= event.seq) return frames;
   }

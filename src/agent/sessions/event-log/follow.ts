@@ -1,6 +1,6 @@
-// The event stream of one reader: first the past from the database, then live events. It goes live
-// only at a moment at which it has sent every event up to the newest, and returns to the database
-// whenever a live event is not the next seq. So nothing is missing and nothing comes twice.
+// The event stream of one reader: first stored events from the database, then live events. It goes live only
+// when it has sent every event up to the newest, and reads the database again whenever a live event does not
+// have the next seq. So no event is missing and no event is sent twice.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './events.ts';
@@ -40,7 +40,7 @@ export interface FollowOptions {
 
 export interface FollowLimits {
   heartbeatMs: number;
-  /** How far a cursor may be behind; beyond that the reader is reset. */
+  /** How many events a reader may have missed; with more it gets a `stream.reset`. */
   maxReplayEvents: number;
   /** Bytes that may wait for a slow reader; beyond them its connection is destroyed. */
   maxBufferBytes: number;
@@ -115,7 +115,7 @@ function requireReadable(inbox: SessionInbox, signal: AbortSignal): void {
       'not_ready',
       'The reader is too slow; reconnect with the seq of the last event.',
     );
-  // An error and not the end of the stream, which would say that there is nothing more to come.
+  // Throw, since a regular end of the stream would tell the client that no more events follow.
   if (signal.aborted)
     throw new Problem(
       'unavailable',
@@ -130,10 +130,10 @@ interface SessionInbox extends Omit<Inbox<FeedItem>, 'push' | 'wake'> {
   headSeq(): number;
   /** Undefined for a session that has been removed. */
   advanceHead(seq: number | undefined): void;
-  /** Otherwise the reader needs events of the database first. */
+  /** Whether live events are delivered; otherwise the reader has to read the database first. */
   isLive(): boolean;
   isRemoved(): boolean;
-  /** From here on events after this seq are delivered. */
+  /** Delivers live events after this seq from now on. */
   goLive(lastSeq: number): void;
 }
 
@@ -206,7 +206,8 @@ function advanceHead(position: InboxPosition, seq: number | undefined): boolean 
     position.isRemoved = true;
     return true;
   }
-  // The poll of other processes repeats the head; waking for that would put off every heartbeat.
+  // The replica poll announces an unchanged head again and again. Waking the reader for it would postpone
+  // every heartbeat.
   if (seq <= position.headSeq) return false;
   position.headSeq = seq;
   if (seq > position.deliveredSeq) position.isLive = false;
@@ -292,7 +293,7 @@ function track(reader: ReaderState, event: StoredEvent): void {
     const { partId } = readEvent(event) as { partId: string };
     sentLengths.delete(partId);
   }
-  // The session itself was looked up at its `headSeq`.
+  // Older events change nothing: the session was read at its `headSeq`, with the status of that moment.
   if (event.type === 'status.changed' && event.seq > session.headSeq) {
     const { status, queueLength } = readEvent(event) as Pick<FollowedSession, 'status' | 'queueLength'>;
     reader.status = status;

@@ -6,13 +6,13 @@ export type StreamFormat = 'sse' | 'ndjson';
 
 export const mediaTypes = { sse: 'text/event-stream', ndjson: 'application/x-ndjson' } as const;
 
-/** Keep a quiet connection open. */
+/** Keep an idle connection open. */
 export const heartbeats: Record<StreamFormat, Buffer> = {
   sse: Buffer.from(': hb\n\n'),
   ndjson: Buffer.from('\n'),
 };
 
-// All subscribers of a session send the same event object, so it is encoded once.
+// All subscribers of a session get the same event object, so it is encoded once for all of them.
 const encodedFrames = { sse: new WeakMap<object, Buffer>(), ndjson: new WeakMap<object, Buffer>() };
 
 export function eventBytes(event: StoredEvent, sessionId: string, format: StreamFormat): Buffer {
@@ -24,7 +24,9 @@ export function eventText(event: StoredEvent, sessionId: string, format: StreamF
   return format === 'sse' ? `id: ${event.seq}\nevent: ${event.type}\ndata: ${json}\n\n` : `${json}\n`;
 }
 
-/** A frame of the stream of all sessions: its id is a time, since a seq is that of one session. */
+/**
+ * A frame of the stream of all sessions: its id is a time, because a seq counts the events of one session.
+ */
 export function timedEventText(event: StoredEvent, sessionId: string): string {
   return `id: ${Date.parse(event.time)}\nevent: ${event.type}\ndata: ${eventJson(event, sessionId)}\n\n`;
 }

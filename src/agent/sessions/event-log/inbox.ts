@@ -1,12 +1,12 @@
-// The queue of one reader of a stream: holds items up to a number of bytes, and lets the reader
-// wait for the next ones.
+// The queue of one reader of a stream: buffers items up to a limit in bytes, and lets the reader wait for
+// further items.
 
 export interface Inbox<Item> {
   hasItems(): boolean;
   takeItems(): Item[];
   /**
-   * Adds items that were published together. They may be larger than the limit, so only the queue
-   * before them counts. Beyond the limit the queue drops all items and stays empty.
+   * Adds items that were published together. They may exceed the limit on their own, so only the bytes that
+   * are queued before them count. Once the limit is exceeded, the queue drops all items and stays empty.
    */
   push(items: readonly Item[], bytes: number): void;
   hasOverflowed(): boolean;
@@ -21,7 +21,7 @@ export interface InboxOptions {
   maxBytes: number;
   /** The client has disconnected, or the agent stops. */
   signal: AbortSignal;
-  /** Whether the reader has something to do beside taking items. */
+  /** Whether the reader has something to do besides taking items. */
   isDue?(): boolean;
 }
 

@@ -55,7 +55,7 @@ export interface LiveFeed {
   /** Calls `onEvents` with the committed events of all sessions; returns the function that ends it. */
   subscribeAll(onEvents: (events: readonly StoredEvent[]) => void): () => void;
   subscribedSessions(): string[];
-  /** Events of several sessions; those of one session in the order of its log. */
+  /** Takes events of several sessions; the events of each session are in the order of its log. */
   publish(events: readonly StoredEvent[]): void;
 }
 
@@ -118,7 +118,7 @@ export function createLiveFeed(): LiveFeed {
   };
 }
 
-/** Events of one session that follow each other are published together. */
+/** Publishes consecutive events of one session together. */
 function publishBySession(
   subscribers: ReadonlyMap<string, ReadonlySet<Subscriber>>,
   events: readonly StoredEvent[],

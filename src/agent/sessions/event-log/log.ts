@@ -1,5 +1,5 @@
-// The event log: the one way to write to sessions, with the cache and the live feed that follow
-// from it. Events are published after their commit, in the order of the log, and never before.
+// The event log: every write to a session goes through it, and it keeps the session cache and the live feed
+// up to date. Events are published after their commit, in the order of the log.
 import { createBatcher } from '../../../kernel/async.ts';
 import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import type { Database } from '../../../kernel/data/database.ts';
@@ -41,21 +41,21 @@ export interface EventLog extends Omit<LiveFeed, 'publish'> {
    */
   transact<T>(work: (unit: UnitOfWork) => Promise<T | Problem>): Promise<T>;
   /**
-   * Writes what depends on the state of sessions: first optimistically, from cached
-   * sessions in one statement without a lock; what comes back as `stale` runs again
-   * in a transaction that holds the locks of its sessions. Results are in the order
-   * of the items; `stale` is among them only when it comes back under the lock too.
+   * Writes what depends on the state of sessions. The first attempt is optimistic: it plans from cached
+   * sessions and writes one statement without a lock. Items whose result is `stale` are decided again in a
+   * transaction that locks their sessions. Results are in the order of the items; an item stays `stale` only
+   * when it is stale under the lock too.
    */
   decide<Item, Result>(
     items: readonly Item[],
     decision: Decision<Item, Result>,
   ): Promise<(Result | 'stale')[]>;
   /**
-   * The conversation at this seq or later. `first` is the whole conversation when
-   * that input is the first of its session.
+   * The conversation up to this seq or a later one. `first` is the first input of a session while it is the
+   * whole conversation, which then needs no query; null otherwise.
    */
   conversation(session: SessionRecord, seq: number, first: UiMessage | null): Promise<Conversation>;
-  /** The seq of an event of a run behind `after`; undefined when the log has no such event. */
+  /** The seq of an event of a run, after the seq `after`; undefined when the log has no such event. */
   findEvent(query: EventQuery): Promise<number | undefined>;
   /** Removes a session, or hides it while forks refer to its events. */
   remove(sessionKey: string): Promise<'hidden' | 'gone'>;

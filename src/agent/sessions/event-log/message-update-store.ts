@@ -1,14 +1,14 @@
-// SQL of the changes of messages after their completion, and of the inputs that never got their turn.
+// SQL of later changes to completed messages, and of the inputs that still wait at some point of the log.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import type { Segment } from './store.ts';
 
 export interface MessageUpdateStore {
-  /** The metadata that later events have changed, by the id of the message. */
+  /** The members of the metadata that later events have changed, by message id. */
   updates(
     segments: readonly Segment[],
     messageIds: readonly string[],
   ): Promise<Map<string, Record<string, unknown>>>;
-  /** The inputs that wait in the queue as of the end of a segment, in the order of their acceptance. */
+  /** The inputs that were in the queue at the end of a segment, in the order of their acceptance. */
   waitingInputs(segment: Segment): Promise<WaitingInput[]>;
 }
 

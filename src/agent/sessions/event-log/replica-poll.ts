@@ -8,7 +8,7 @@ import type { EventStore } from './store.ts';
 export interface ReplicaPollOptions {
   feed: Omit<LiveFeed, 'publish'>;
   events: Pick<EventStore, 'headSeqs' | 'openTexts'>;
-  /** Whether this process has the run; its feed then has the text first. */
+  /** Whether this process executes the run; its live feed then already has the text. */
   isLocal(runId: string): boolean;
   clock: Clock;
   log: Log;

@@ -1,18 +1,18 @@
-// SQL of the filters of the list of sessions that need an index of their own: words and metadata.
+// SQL of the two filters of the session list that have indexes of their own: words and metadata.
 import type { Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
 
 export interface SessionSearch {
-  /** Words of a message or of the title. */
+  /** Words that a message or the title must contain. */
   search?: string | undefined;
-  /** Members that the metadata has. */
+  /** Members that the session's metadata must contain. */
   metadata?: object | undefined;
 }
 
 type Condition = ReturnType<typeof everySession>;
 const everySession = (sql: Sql) => sql``;
 
-/** Conditions on the session `own`, each with an `and` before it. */
+/** Conditions on the session `own`; each starts with `and`. */
 export function searchConditions(
   sql: Sql,
   agentId: string,
@@ -29,12 +29,12 @@ export function searchConditions(
 }
 
 /**
- * All words in one message, or all in the title; the last word may be the beginning of one. A fork
- * has the messages of its ancestors up to its fork point.
+ * Matches sessions where one message or the title contains all words; the last word may be a prefix. A fork
+ * also matches by the messages of its ancestors up to its fork point.
  */
 function wordsCondition(sql: Sql, agentId: string, search: string): Condition {
-  // The text of a tsquery ends with its last lexeme, so that `:*` makes that one a prefix. Without
-  // any word it is null.
+  // The text of a tsquery ends with its last lexeme, so `:*` after it makes that lexeme a prefix. A search
+  // without any word becomes null and matches nothing.
   const query = sql`(nullif(plainto_tsquery('pg_catalog.simple', ${asText(search)})::text, '') || ':*')::tsquery`;
   // `is true` makes it a hashed subplan, which runs once. As a join it may run once per session.
   return sql`and (own.session_id in (

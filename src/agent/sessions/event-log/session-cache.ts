@@ -9,7 +9,7 @@ import type { SessionLocator, SessionRecord } from './session-store.ts';
 import type { AppliedAppend, SessionChange } from './unit.ts';
 
 export interface SessionCache {
-  /** A copy. */
+  /** Returns a copy. */
   record(locator: SessionLocator): SessionRecord | undefined;
   putRecord(session: SessionRecord): void;
   conversation(sessionKey: string): CachedConversation | undefined;
@@ -55,7 +55,8 @@ export function createSessionCache(): SessionCache {
       return record ? { ...record } : undefined;
     },
     putRecord(session) {
-      // The lineage of a fork becomes empty without an event when its ancestors are copied.
+      // Do not cache a fork with ancestors: when they are copied, its lineage becomes empty without an event,
+      // and the cached row would not show it.
       if (session.lineage.length > 0) return;
       dropRecord(cache, session.key);
       put(cache, session.key, { record: { ...session } });
@@ -132,7 +133,7 @@ export function addToConversation(conversation: CachedConversation, event: Store
   applyEvent(conversation.projection, event);
 }
 
-/** One text per locator; sessions share none. */
+/** A string that is unique to the locator's session. */
 export function nameOf(locator: SessionLocator): string {
   if ('id' in locator) return `id ${locator.id}`;
   return 'chatId' in locator ? `chat ${locator.chatId}` : `key ${locator.key}`;

@@ -60,7 +60,7 @@ export function segmentsOf(
   }));
 }
 
-/** The same without an end, also for events that came after the session was read. */
+/** Segments without an end, which also cover events that are appended after the session was read. */
 export function openSegmentsOf(session: Pick<SessionRecord, 'key' | 'lineage' | 'headSeq'>): Segment[] {
   return segmentsOf(session, maxSeq);
 }
@@ -181,7 +181,7 @@ function locatorCondition(sql: Sql, locator: SessionLocator) {
 
 /**
  * The existing sessions of these locators, locked until the transaction ends. One statement
- * per kind of locator, in the order of the keys, so that two of these never deadlock.
+ * per kind of locator, in the order of the keys, so that two calls never deadlock.
  */
 export async function lockSessions(
   { tx }: UnitOfWork,
@@ -202,8 +202,8 @@ export async function lockSessions(
 }
 
 /**
- * Inserts sessions with their first events in one statement. Returns by key those
- * whose id and chat were free and whose parent still exists.
+ * Inserts sessions with their first events in one statement. Returns, by key, the inserted sessions: their id
+ * and chat were free, and their parent still exists.
  */
 export async function insertSessions(
   tx: Sql,
@@ -265,14 +265,17 @@ function toRow(session: NewSession): object {
   };
 }
 
-/** Hides a session whose events a fork still refers to, and deletes any other with its runs and events. */
+/**
+ * Hides a session whose events a fork still refers to; deletes any other session with its runs and events.
+ */
 export async function removeSession({ tx }: UnitOfWork, sessionKey: string): Promise<'hidden' | 'gone'> {
   await tx`select from agent.sessions_sessions where session_id = ${sessionKey} for update`;
   const [child] = await tx`
     select 1 from agent.sessions_sessions
     where lineage @> ${asJson([{ sessionKey }])}::text::jsonb limit 1`;
   if (child) {
-    // Runs that were accepted since the cancellation end here, as they do with a deletion.
+    // The caller has cancelled the session's runs. Runs that were accepted since then are deleted, as they
+    // are with a deleted session.
     await tx`
       with hidden as (
         update agent.sessions_sessions
@@ -343,11 +346,11 @@ export async function copyAncestors({ tx }: UnitOfWork, session: SessionRecord):
 export interface SessionStore {
   session(agentId: string, locator: SessionLocator): Promise<SessionRecord | undefined>;
   list(query: ListQuery): Promise<SessionRecord[]>;
-  /** Sessions of an agent whose workspace is not the shared one. */
+  /** Counts the sessions of an agent that do not use the shared workspace. */
   countOwnWorkspaces(agentId: string): Promise<number>;
-  /** Returns the keys among these that are sessions. */
+  /** Returns those of the keys whose sessions exist. */
   existingKeys(keys: readonly string[]): Promise<Set<string>>;
-  /** `execute` sessions whose retention is over. */
+  /** Keys of `execute` sessions whose retention has expired; at most 100. */
   expiredSessions(agentId: string, keptDays: number): Promise<string[]>;
 }
 

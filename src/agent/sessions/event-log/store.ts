@@ -1,5 +1,5 @@
-// SQL of the event log. The row of the session is the lock of its writers, so `seq` has no gaps.
-// `active_run_id` is the fencing token: a run that another process has settled can no longer write.
+// SQL of the event log. Every write updates the session's row, whose lock orders the writers: `seq` has no
+// gaps. `active_run_id` is the fencing token: a run that another process has settled can no longer write.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText, type SessionEvent, type StoredEvent } from './events.ts';
 import { wholeData } from './fold-store.ts';
@@ -7,15 +7,15 @@ import type { OpenPart } from './live-feed.ts';
 import type { Append, LogEntry, UnitOfWork } from './unit.ts';
 
 /**
- * Further CTEs of the appending statement, each with a comma before it. `head` has
- * the sessions that are appended to; the CTEs write nothing for any other session.
+ * Further CTEs of the append statement, each starting with a comma. The CTE `head` contains the sessions
+ * whose events are appended; further CTEs must not write anything for other sessions.
  */
 export type ExtraStatements = ReturnType<typeof noExtraStatements>;
 const noExtraStatements = (tx: Sql) => tx``;
 
 /**
- * The seq of the last event. Null when the fence is closed or `expectedSeq` is not
- * the newest; then nothing was written.
+ * Appends events and returns the seq of the last one. Null when the fence is closed or `expectedSeq` is not
+ * the newest seq; then nothing was written.
  */
 export async function append(
   unit: UnitOfWork,
@@ -25,7 +25,7 @@ export async function append(
   return (await appendAll(unit, [single], extra)).get(single.sessionKey) ?? null;
 }
 
-/** The same for several sessions in one statement; returns seqs by session key. No session may come twice. */
+/** Appends to several sessions in one statement, once to each; returns the last seqs by session key. */
 export async function appendAll(
   unit: UnitOfWork,
   appends: readonly Append[],
@@ -128,8 +128,8 @@ function withSeq(type: string, data: object, seq: number): object {
 }
 
 /**
- * A completed message carries its own seq in its metadata. `append` sets it;
- * sessions created with events need this.
+ * A completed message has its own seq in its metadata. `append` sets it; for the events with which a session
+ * is created, the caller has to set it with this function.
  */
 export function withMessageSeq(event: LogEntry, seq: number): LogEntry {
   return withSeq(event.type, event, seq) as LogEntry;
@@ -182,14 +182,14 @@ export interface EventQuery {
 }
 
 export interface MessagePageQuery {
-  /** The seq of the last message of the page before. */
+  /** The seq of the last message of the previous page. */
   from: number | undefined;
   order: 'asc' | 'desc';
   limit: number;
 }
 
 export interface EventStore {
-  /** Events after a seq: `limit`, or fewer when they are large, but never none while events remain. */
+  /** At most `limit` events after a seq; fewer when they are large, but at least one while events remain. */
   read(segments: readonly Segment[], after: number, limit: number): Promise<StoredEvent[]>;
   /** All events that a conversation is projected from. */
   conversationEvents(segments: readonly Segment[], after: number): Promise<StoredEvent[]>;
@@ -208,19 +208,19 @@ export interface EventStore {
     type: 'run.started' | 'message.created',
     upTo: number,
   ): Promise<StoredEvent | undefined>;
-  /** All events of a run; a fork may have added some for itself. */
+  /** All events of a run, including those with which a fork ended the run for itself. */
   runEvents(segments: readonly Segment[], runId: string): Promise<StoredEvent[]>;
-  /** The seq of an event of a run behind `after`; undefined when the log has no such event. */
+  /** The seq of an event of a run, after the seq `after`; undefined when the log has no such event. */
   findEvent(query: EventQuery): Promise<number | undefined>;
   /** The output of a tool; undefined when the event of that seq has none. */
   toolOutput(segments: readonly Segment[], seq: number): Promise<unknown>;
-  /** The newest seq of each of these sessions, without those that are removed. */
+  /** The newest seq of each session; removed sessions are left out. */
   headSeqs(sessionKeys: readonly string[]): Promise<{ sessionKey: string; headSeq: number }[]>;
-  /** The text in checkpoints of parts that are still open, of all processes. */
+  /** The checkpointed text of the parts that are still open, whichever process writes them. */
   openTexts(sessionKeys: readonly string[]): Promise<(OpenPart & { sessionKey: string })[]>;
 }
 
-// Size of a page before its last event. A stream holds two pages while its reader is slow.
+// Size of a page without its last event. A stream holds two pages while its reader is slow.
 const readBytes = 1024 * 1024;
 const messagesBytes = 4 * 1024 * 1024;
 // Weight of compressed rows. Text is usually a few times its compressed size, and pglz compresses at most
@@ -504,7 +504,7 @@ export async function insertCheckpoint(
         and part_id = ${part.partId} and start_offset = ${from})`;
 }
 
-/** Deletes checkpoints beside the append whose events contain these parts as a whole. */
+/** A CTE that deletes the checkpoints of parts, for the append whose events contain the complete parts. */
 export function deleteCheckpoints(tx: Sql, runId: string, partIds: readonly string[]): ExtraStatements {
   return tx`, deleted_checkpoints as (
       delete from agent.sessions_checkpoints

@@ -16,7 +16,7 @@ export interface AppliedAppend {
   headSeq: number;
 }
 
-/** An event, with its run where that is not the run of the whole append. */
+/** An event; it names its run when that is not the run of the whole append. */
 export type LogEntry = SessionEvent & { runId?: string | null };
 
 export interface Append {
@@ -34,7 +34,7 @@ export interface Append {
   change?: SessionChange;
 }
 
-/** Counters are differences. */
+/** The numbers are added to the session's counters. */
 export interface SessionChange {
   activeRunId?: string | null;
   queue?: number;
