@@ -14,20 +14,20 @@ const maxClockAheadMs = 24 * 60 * 60 * 1000;
 
 export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'sessions.followAll'> {
   const { agentId, allSessions, hasReplicas, eventLog, events, runs, clock, follow: limits } = options;
-  let streams = 0;
+  let streamCount = 0;
 
   async function* countStream(content: AsyncGenerator<Uint8Array, void, void>) {
-    streams += 1;
+    streamCount += 1;
     try {
       yield* content;
     } finally {
-      streams -= 1;
+      streamCount -= 1;
     }
   }
 
   return {
     'sessions.followAll': async ({ query, headers, signal }) => {
-      if (streams >= maxStreams) throw tooManyStreams();
+      if (streamCount >= maxStreams) throw tooManyStreams();
       const lastEventId = headers['last-event-id'];
       const requestedMs = lastEventId === undefined ? query.after : Number(lastEventId);
       const afterMs =

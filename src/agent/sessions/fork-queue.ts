@@ -6,7 +6,7 @@ import type { LogEntry } from './event-log/unit.ts';
 import { noUsage } from './model-loop/usage.ts';
 import type { HandlerOptions } from './session-options.ts';
 
-export async function buildEndEvents(
+export async function buildCancellationEvents(
   { messageUpdates }: Pick<HandlerOptions, 'messageUpdates'>,
   session: SessionRecord,
   seq: number,
@@ -14,10 +14,10 @@ export async function buildEndEvents(
   if (seq === session.headSeq && session.queueLength === 0) return [];
   // A parent that is a fork itself has ended the inputs of its own past.
   const waitingInputs = await messageUpdates.waitingInputs({ sessionKey: session.key, upTo: seq });
-  return waitingInputs.flatMap(endEvents);
+  return waitingInputs.flatMap(cancellationEvents);
 }
 
-function endEvents({ runId, queueItemId, messageId }: WaitingInput): LogEntry[] {
+function cancellationEvents({ runId, queueItemId, messageId }: WaitingInput): LogEntry[] {
   const events: LogEntry[] = [{ type: 'queue.removed', runId, queueItemId, reason: 'cancelled' }];
   if (messageId !== null)
     events.push({ type: 'message.updated', runId, messageId, metadata: { status: 'cancelled' } });

@@ -12,7 +12,7 @@ import { withMessageSeq, type EventStore, type Segment } from './event-log/store
 import type { LogEntry } from './event-log/unit.ts';
 import { foldEvents, type OpenText } from './model-loop/message.ts';
 import { noUsage } from './model-loop/usage.ts';
-import { buildEndEvents } from './fork-queue.ts';
+import { buildCancellationEvents } from './fork-queue.ts';
 import { toSession } from './records.ts';
 import { messageNotFound, sessionNotFound } from './runs/problems.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
@@ -140,7 +140,7 @@ async function createFork(
   const events: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
     ...(openRun === null ? [] : cutEvents(openRun, openTexts)),
-    ...(await buildEndEvents(options, parent, seq)),
+    ...(await buildCancellationEvents(options, parent, seq)),
     { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
   ];
   const fork = { key, workspace: parent.workspace };
@@ -160,7 +160,7 @@ async function createFork(
     parentKey: parent.key,
     forkSeq: seq,
     forkMessageId: messageId,
-    lineage: segmentsOf(parent, seq).filter(({ upTo }, index, all) => upTo > (all[index - 1]?.upTo ?? 0)),
+    lineage: withoutEmptySegments(segmentsOf(parent, seq)),
     messageCount: point.messageCount,
     events: events.map((event, index) => withMessageSeq(event, seq + index + 1)),
   };
@@ -171,6 +171,11 @@ async function createFork(
   });
   if (!record) throw sessionNotFound();
   return { ...record, parentId: parent.id };
+}
+
+/** A fork point in the history of an ancestor leaves the later segments empty. */
+function withoutEmptySegments(segments: readonly Segment[]): Segment[] {
+  return segments.filter(({ upTo }, index) => upTo > (segments[index - 1]?.upTo ?? 0));
 }
 
 function openTextsOf(

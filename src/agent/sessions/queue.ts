@@ -80,8 +80,12 @@ function pageOfQueue(
   const limit = pageLimit(query);
   const items = waitingInputs.map((run, index) => ({ run, queuePosition: index + aheadCount }));
   const cursor = query.cursor === undefined ? undefined : decodeCursor(query.cursor, isQueueCursor);
-  const itemsBehind = cursor === undefined ? items : items.filter(({ run }) => isBehind(run, cursor));
-  const page = pageOf(itemsBehind.slice(0, limit + 1), limit, ({ run }) => [run.isUrgent, String(run.place)]);
+  const itemsAfterCursor =
+    cursor === undefined ? items : items.filter(({ run }) => isAfterCursor(run, cursor));
+  const page = pageOf(itemsAfterCursor.slice(0, limit + 1), limit, ({ run }) => [
+    run.isUrgent,
+    String(run.place),
+  ]);
   return {
     items: page.items.map(({ run, queuePosition }) => toQueueItem(run, queuePosition)),
     nextCursor: page.next_cursor,
@@ -137,7 +141,7 @@ function isQueueCursor(content: unknown): content is QueueCursor {
   return typeof isUrgent === 'boolean' && typeof place === 'string' && /^\d{1,18}$/.test(place);
 }
 
-function isBehind({ isUrgent, place }: RunRecord, [isCursorUrgent, cursorPlace]: QueueCursor): boolean {
+function isAfterCursor({ isUrgent, place }: RunRecord, [isCursorUrgent, cursorPlace]: QueueCursor): boolean {
   return isUrgent === isCursorUrgent ? place > BigInt(cursorPlace) : isCursorUrgent;
 }
 

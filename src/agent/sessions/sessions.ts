@@ -171,10 +171,10 @@ async function updateSession(
     const lockedSession = await lockSession(unit, agentId, { key: sessionKey });
     if (!lockedSession) return sessionNotFound();
     await patchSession(unit, sessionKey, patch);
+    // Archiving has an event of its own; restoring a session is an update like any other.
+    const updates = archived === false ? patch : changes;
     const events: SessionEvent[] = [];
-    if (archived === false) events.push({ type: 'session.updated', ...changes, archived } as SessionEvent);
-    else if (Object.keys(changes).length > 0)
-      events.push({ type: 'session.updated', ...changes } as SessionEvent);
+    if (Object.keys(updates).length > 0) events.push({ type: 'session.updated', ...updates } as SessionEvent);
     if (archived === true && lockedSession.archivedAt === null) events.push({ type: 'session.archived' });
     if (events.length > 0) await append(unit, { sessionKey, events });
     return undefined;

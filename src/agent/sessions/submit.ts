@@ -112,9 +112,9 @@ async function submit(options: SubmitOptions, input: Input): Promise<AcceptedInp
       );
     return admission;
   } catch (error) {
-    // After a lost connection the input may have been accepted.
-    if (error instanceof Error && 'kind' in error && error.kind !== 'unavailable')
-      await files.discard(target.key, attachments);
+    // After a lost connection (`unavailable`) the input may have been accepted, and then needs its files.
+    const isRefused = error instanceof Problem && error.kind !== 'unavailable';
+    if (isRefused) await files.discard(target.key, attachments);
     throw error;
   }
 }
