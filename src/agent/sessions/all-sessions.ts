@@ -58,7 +58,7 @@ function tooManyStreams(): Problem {
   return new Problem(
     'rate_limited',
     'rate_limited',
-    `The agent serves ${maxStreams} streams of all sessions at one time; close one of them.`,
+    `The agent serves at most ${maxStreams} streams of all sessions at a time; close one of them.`,
     { headers: { 'retry-after': '5' } },
   );
 }

@@ -76,6 +76,6 @@ function sessionBusy(activeRunId: string): Problem {
   return new Problem(
     'conflict',
     'session_busy',
-    `The run ${activeRunId} of this session is active; wait for its end or cancel it.`,
+    `The run ${activeRunId} of this session is active; wait until it ends, or cancel it.`,
   );
 }

@@ -27,7 +27,10 @@ function cancellationEvents({ runId, queueItemId, messageId }: WaitingInput): Lo
     outcome: 'cancelled',
     usage: noUsage,
     finishReason: null,
-    error: { code: 'run_cancelled', message: 'The input waits in the session that was forked.' },
+    error: {
+      code: 'run_cancelled',
+      message: 'The input stayed in the queue of the session that was forked.',
+    },
   });
   return events;
 }

@@ -50,7 +50,9 @@ function previewFork({ session, seq, messageId, messageCount, openRun }: ForkPoi
 function copyInBackground({ eventLog }: HandlerOptions, fork: SessionRecord, log: Log): void {
   eventLog
     .transact((unit) => copyAncestors(unit, fork))
-    .catch((error: unknown) => log.warn({ err: error }, 'the past of a fork could not be copied'));
+    .catch((error: unknown) =>
+      log.warn({ err: error }, 'the events of the ancestors of a fork could not be copied'),
+    );
 }
 
 interface ForkRequest {
@@ -193,7 +195,7 @@ function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTex
     (event) => event.type === 'message.created' && event.role === 'assistant',
   );
   const creation = history[answerIndex];
-  const error = { code: 'run_interrupted', message: 'The session was forked while this run was going on.' };
+  const error = { code: 'run_interrupted', message: 'The session was forked while this run was active.' };
   const settlement: LogEntry = {
     type: 'run.settled',
     runId,

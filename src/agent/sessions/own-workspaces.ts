@@ -70,7 +70,7 @@ function tooManyWorkspaces(maxWorkspaces: number, param: string): Problem {
   return new Problem(
     'conflict',
     'workspace_unavailable',
-    `There are ${maxWorkspaces} sessions with a workspace of their own already; delete one, or set AGENT_MAX_WORKSPACES.`,
+    `${maxWorkspaces} sessions have a workspace of their own already, which is the limit; delete one or raise AGENT_MAX_WORKSPACES.`,
     { param },
   );
 }

@@ -73,14 +73,14 @@ export function toRun(run: RunRecord, facts: RunFacts): Run {
       status,
       startedAt: startedAt ?? run.acceptedAt,
     };
-  if (settledAt === null) throw new Error(`The run ${run.runId} is ${status} and has no end.`);
+  if (settledAt === null) throw new Error(`The run ${run.runId} is ${status} but has no settlement time.`);
   const end = { ...noPlace, finishReason, startedAt, settledAt };
   if (status === 'completed') return { ...members, ...end, status, error: null };
   return {
     ...members,
     ...end,
     status,
-    error: run.error ?? { code: 'internal_error', message: 'The run did not end well.' },
+    error: run.error ?? { code: 'internal_error', message: 'The run failed for an unknown reason.' },
   };
 }
 

@@ -56,8 +56,7 @@ async function chooseReplacement(
       : await findMessageIndex(options, session, messages, messageId);
   const inputIndex = messages.slice(0, index + 1).findLastIndex(({ message }) => message.role === 'user');
   const input = messages[inputIndex];
-  if (input === undefined)
-    throw nothingToRegenerate('The session has no input that could be answered again.');
+  if (input === undefined) throw nothingToRegenerate('The session has no input to answer again.');
   const answersAndLater = messages.slice(inputIndex + 1).map(({ message }) => message.id);
   const messageIds = [...answersAndLater, ...(await findEmptyAnswers(options, session, input))];
   requireReplaceable(conversation, messageIds);
@@ -74,7 +73,7 @@ async function findMessageIndex(
   if (index >= 0) return index;
   if ((await events.messageEvents(segmentsOf(session), messageId)).length > 0)
     throw nothingToRegenerate(
-      'The model does not get this message: it was replaced or summarized, no run took it up, or it has no content; fork the session at it instead.',
+      'This message is not part of the conversation that the model sees: it was replaced or summarized, no run has started with it, or it is empty; fork the session at this message instead.',
     );
   throw messageNotFound();
 }
@@ -82,7 +81,7 @@ async function findMessageIndex(
 function requireReplaceable({ cut }: Conversation, replacedIds: readonly string[]): void {
   if (cut !== null && replacedIds.includes(cut.messageId))
     throw nothingToRegenerate(
-      'The first steps of the answer are part of a summary; fork the session before it instead.',
+      'The first steps of the answer are part of a summary; fork the session before the answer instead.',
     );
   if (replacedIds.length > maxReplaced)
     throw nothingToRegenerate(

@@ -255,7 +255,7 @@ function requireTextLength({ parts, origin }: Input): void {
   if (length <= maxTextLength) return;
   const textParam = parts.length === 1 ? 'text' : 'parts';
   const param = origin === 'execute' || origin === 'dashboard' ? 'instructions' : textParam;
-  const message = `may have ${maxTextLength} characters at most; attach what is longer`;
+  const message = `may have at most ${maxTextLength} characters; send longer text as an attachment`;
   throw new Problem('too_large', 'request_too_large', `\`${param}\` ${message}.`, {
     param,
     details: [{ path: param, message }],

@@ -37,14 +37,14 @@ export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAt
     throw new Problem(
       'too_large',
       'request_too_large',
-      `An input may have ${maxFiles} attachments; this one has ${inputs.length}.`,
+      `An input may have at most ${maxFiles} attachments; this one has ${inputs.length}.`,
       { param: 'attachments' },
     );
   let totalBytes = 0;
   return inputs.map(({ fileName, contentType, content, encoding = 'utf-8' }, index) => {
     const param = `attachments[${index}]`;
     if (Buffer.byteLength(fileName) > maxNameBytes)
-      throw invalidMember(`${param}.fileName`, `may have ${maxNameBytes} bytes`);
+      throw invalidMember(`${param}.fileName`, `may have at most ${maxNameBytes} bytes`);
     const bytes =
       encoding === 'base64' ? decodeBase64(content, `${param}.content`) : Buffer.from(content, 'utf8');
     totalBytes += bytes.length;
@@ -52,7 +52,7 @@ export function decodeAttachments(inputs: readonly AttachmentInput[]): DecodedAt
       throw new Problem(
         'too_large',
         'request_too_large',
-        `The attachments of an input may have ${maxBytes / 1024 / 1024} MiB together.`,
+        `The attachments of an input may have at most ${maxBytes / 1024 / 1024} MiB in total.`,
         { param: 'attachments' },
       );
     const attachmentId = id('att');
