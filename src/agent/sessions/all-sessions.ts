@@ -4,12 +4,12 @@ import { followAll } from './event-log/follow-all.ts';
 import { maxSeq } from './event-log/store.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
-// Each is a subscriber of every event of the agent.
+// Each stream subscribes to every event of the agent.
 const maxStreams = 16;
-// Events of other processes come with this delay.
+// How often the events of other processes are read: they arrive with up to this delay.
 const pollMs = 500;
-// A cursor may be any integer of 16 digits, and a Date cannot hold the largest. One that is further
-// ahead of this clock counts as a day ahead, and the reader gets new events only.
+// A cursor may be any integer of up to 16 digits, which is more than a Date can hold. A cursor further ahead
+// of this clock is treated as one day ahead: its reader gets new events only.
 const maxClockAheadMs = 24 * 60 * 60 * 1000;
 
 export function allSessionsHandlers(options: HandlerOptions): SessionHandlers<'sessions.followAll'> {

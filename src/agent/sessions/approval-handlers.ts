@@ -34,8 +34,8 @@ export function approvalHandlers({
       });
       const tool = registry.tool(approval.toolName);
       if (body.scope !== undefined && body.scope !== 'once' && tool !== undefined) {
-        // Another process may execute the run, or have ended with it. The tool resolves paths in an
-        // open workspace.
+        // The rule may contain paths, which the tool resolves in an open workspace. Open it here: the run may
+        // belong to another process, or may have ended.
         await workspaces.of(session).catch(() => {});
         await permissions.grantLike(
           { tool, input: approval.input, workspace: workspaces.rootOf(session) },

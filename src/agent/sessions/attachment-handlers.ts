@@ -1,4 +1,4 @@
-// The route of the content of attachments.
+// The route that downloads an attachment.
 import { includesTag } from '../../kernel/etag.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { cacheHeaders, contentHeaders, mediaTypeOf } from './attachments/download.ts';
@@ -29,7 +29,9 @@ export function attachmentHandlers(options: HandlerOptions): SessionHandlers<'se
   };
 }
 
-/** Throws 404 unless its message is one of the session, or of its past as a fork. */
+/**
+ * Throws 404 unless the attachment came with a message of the session or, in a fork, with an inherited one.
+ */
 async function requireAttachment(
   { attachments, events }: HandlerOptions,
   session: SessionRecord,
@@ -37,7 +39,8 @@ async function requireAttachment(
 ): Promise<AttachmentRecord> {
   const attachment = (await attachments.find([attachmentId])).get(attachmentId);
   if (attachment === undefined) throw attachmentNotFound();
-  // Look in the message: a fork has copies of the messages of its ancestors, or refers to them.
+  // Search the messages, since the attachment itself names only the session that received it: a fork inherits
+  // messages of its ancestors with their attachments.
   const messageEvents = await events.messageEvents(segmentsOf(session), attachment.messageId);
   if (!messageEvents.some((event) => hasAttachment(readEvent(event), attachmentId)))
     throw attachmentNotFound();

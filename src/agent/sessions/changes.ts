@@ -6,7 +6,7 @@ import { append } from './event-log/store.ts';
 import { runNotFound, sessionNotFound } from './runs/problems.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
 
-// `workspace.changed` shows as many.
+// The same limit as in `workspace.changed`.
 const maxFilesShown = 200;
 
 export function changeHandlers(
@@ -38,7 +38,7 @@ async function restore(
   if (session.activeRunId !== null) throw sessionBusy(session.activeRunId);
   const run = { sessionKey: session.key, runId };
   const workspace = await workspaces.of(session);
-  // The files change under the lock of the session, so that no run of it starts meanwhile.
+  // The files change under the session's lock, so that no run of the session starts in the meantime.
   return snapshots.restore({ ...run, workspace }, direction, async (apply, files) => {
     const seq = await eventLog.transact<number>(async (unit) => {
       const lockedSession = await lockSession(unit, agentId, { key: session.key });

@@ -1,4 +1,4 @@
-// Puts the sessions together: stores, event log, runs, routes.
+// Constructs the sessions service: stores, event log, runs, routes.
 import type { LanguageModelV3 } from '@ai-sdk/provider';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Database } from '../../kernel/data/database.ts';
@@ -66,14 +66,14 @@ export interface Sessions {
   inputs: InputSubmitter;
   /** The internal key of a session. Throws 404 when there is no session of this id. */
   keyOf(sessionId: string): Promise<string>;
-  /** The receipt of the run that a call with an Idempotency-Key has accepted; null without one. */
+  /** The receipt of the run that a call with an Idempotency-Key has accepted; null when it accepted none. */
   receiptOf(call: { operationId: string; requestId: string }): ReturnType<typeof findReceipt>;
   /** The output of a tool call by the seq of its event; undefined when the session has none. */
   readOutput(sessionId: string, seq: number): Promise<unknown>;
   service(chat: Chat): Service<'sessions'>;
 }
 
-// Limit of events that are buffered for a slow reader of the stream.
+// Limit of the events that are buffered for one slow reader of a stream.
 const maxBufferBytes = 1024 * 1024;
 
 /** Reads and writes nothing before `runs.recover()`. */

@@ -1,5 +1,5 @@
-// The inputs that wait in a session at the point of a fork. They stay with the parent, so the fork
-// says that they were cancelled: its events, its messages and its queue then agree.
+// Inputs that wait in the parent's queue at the fork point. They stay with the parent. The fork's log records
+// them as cancelled, so that its events and messages agree with its empty queue.
 import type { WaitingInput } from './event-log/message-update-store.ts';
 import type { SessionRecord } from './event-log/session-store.ts';
 import type { LogEntry } from './event-log/unit.ts';
@@ -12,7 +12,7 @@ export async function buildCancellationEvents(
   seq: number,
 ): Promise<LogEntry[]> {
   if (seq === session.headSeq && session.queueLength === 0) return [];
-  // A parent that is a fork itself has ended the inputs of its own past.
+  // The parent's own events are enough: if it is a fork itself, it has cancelled the inputs of its ancestors.
   const waitingInputs = await messageUpdates.waitingInputs({ sessionKey: session.key, upTo: seq });
   return waitingInputs.flatMap(cancellationEvents);
 }

@@ -46,7 +46,7 @@ function previewFork({ session, seq, messageId, messageCount, openRun }: ForkPoi
   };
 }
 
-// A long lineage is only slower, so a failure waits for the next fork.
+// A long lineage only makes reads slower, so a failed copy is logged and not retried.
 function copyInBackground({ eventLog }: HandlerOptions, fork: SessionRecord, log: Log): void {
   eventLog
     .transact((unit) => copyAncestors(unit, fork))
@@ -68,7 +68,7 @@ interface ForkPoint {
   seq: number;
   messageId: string | null;
   messageCount: number;
-  /** The run that is cut at that point, with its events until then. */
+  /** The run that was active at the fork point, with its events up to that point. */
   openRun: { runId: string; events: StoredEvent[] } | null;
 }
 
@@ -188,7 +188,7 @@ function openTextsOf(
   return eventLog.openParts(session.key).filter((part) => part.runId === runId && part.startedSeq <= seq);
 }
 
-/** Ends the cut run, and the message that it was writing, as the fork sees them. */
+/** Events that end, in the fork only, the run that was active at the fork point and its open message. */
 function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTexts: OpenText[]): LogEntry[] {
   const history = events.map(readEvent);
   const answerIndex = history.findLastIndex(

@@ -1,10 +1,10 @@
-// Messages with the state that they are in now. A completed message is stored once; what became of
-// it later is in other events, and whether an input still waits is in the queue.
+// Adds the current state to messages. The log stores a completed message once and never changes it: later
+// changes of its metadata are events of their own, and the queue knows whether an input still waits.
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import type { HandlerOptions } from './session-options.ts';
 
-/** The messages with their present metadata. */
+/** Returns the messages with their current metadata. */
 export async function withStates(
   { messageUpdates, runStore }: Pick<HandlerOptions, 'messageUpdates' | 'runStore'>,
   session: SessionRecord,

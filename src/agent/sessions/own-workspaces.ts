@@ -1,18 +1,19 @@
-// Sessions with workspaces of their own: their limit, and their folders when they cannot be created.
+// Creates sessions that have a workspace of their own: enforces their limit, and removes the workspace again
+// when the session cannot be created.
 import { Problem } from '../../kernel/problem.ts';
 import type { Workspaces, WorkspaceSession } from '../workspaces/index.ts';
 import type { SessionRecord, SessionStore } from './event-log/session-store.ts';
 
 export interface OwnWorkspaces {
   /**
-   * Creates the workspace of a session and then the session. Without a session the workspace is
-   * removed again. Throws 409 where too many sessions have workspaces of their own.
+   * Creates the workspace of a session and then the session. Removes the workspace again when the session
+   * cannot be created. Throws 409 when too many sessions have a workspace of their own.
    */
   create(session: WorkspaceSession, steps: CreationSteps): Promise<SessionRecord | undefined>;
 }
 
 interface CreationSteps {
-  /** The member of the request that asks for the workspace. */
+  /** The member of the request that a 409 names. */
   param: 'workspace' | 'sessionId';
   createWorkspace(): Promise<void>;
   /** Returns undefined when the session cannot be created. */
@@ -28,8 +29,8 @@ export interface OwnWorkspacesOptions {
 
 export function createOwnWorkspaces(options: OwnWorkspacesOptions): OwnWorkspaces {
   const { agentId, store, workspaces, maxWorkspaces } = options;
-  // Sessions that this process is creating. One of them may be in the database already, and then
-  // counts twice.
+  // Sessions that this process is creating. A session that is in the database already counts twice for a
+  // moment, so the limit may be reached too early but is never exceeded by this process.
   let creations = 0;
 
   async function createBoth(

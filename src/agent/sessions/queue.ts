@@ -60,8 +60,8 @@ export function queueHandlers(
 }
 
 /**
- * The inputs ahead of the first that waits: the running one, or those that wait for a free place
- * before it.
+ * Counts the inputs ahead of the session's first waiting input: 1 while a run of the session is active,
+ * otherwise the inputs of other sessions that get a free place before it.
  */
 async function countInputsAhead(
   { runStore, agentId }: HandlerOptions,
@@ -131,7 +131,8 @@ async function showRun(options: HandlerOptions, session: SessionRecord, run: Run
 }
 
 /**
- * The last run of a page. The place alone is not enough, because urgent runs are sorted before all others.
+ * Names the last run of a page. Its place alone is not enough, because urgent runs are sorted before all
+ * others.
  */
 type QueueCursor = [isUrgent: boolean, place: string];
 

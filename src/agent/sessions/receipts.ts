@@ -1,5 +1,5 @@
-// Rebuilds the receipt of a call with an Idempotency-Key from the row of its run. Repeated
-// requests get it when the caller disconnected or the agent stopped before the end.
+// Rebuilds the receipt of a call with an Idempotency-Key from the row of its run. A repeated request gets it
+// when the caller disconnected, or the agent stopped, before the first request was answered.
 import type { Receipt, RunStore } from './runs/store.ts';
 
 /** Null when the call has accepted no run. */
@@ -14,7 +14,7 @@ export async function findReceipt(
 function bodyOf(operationId: string, receipt: Receipt): unknown {
   if (['sessions.prompt', 'sessions.compact', 'sessions.regenerate'].includes(operationId)) return receipt;
   const { sessionId, runId, queueItemId, queuePosition, waitsFor, seq } = receipt;
-  // Only a run that started at once in a session of no chat has no queue item.
+  // A waiting input has a queue item, and so has every input of a chat. A run without one started at once.
   const body = {
     success: true,
     queued: queueItemId !== null,

@@ -1,4 +1,4 @@
-// Sessions, runs, queue items and approvals in the form of the contract.
+// Converts the records of sessions, runs, queue items and approvals to the objects of the contract.
 import type { Approval, QueueItem, Run, Session, UiMessage } from '../../contract/agent/types.gen.ts';
 import type { ApprovalRecord } from './approvals/store.ts';
 import { readMessage, type StoredEvent } from './event-log/events.ts';
@@ -52,7 +52,7 @@ export function toSession(session: SessionRecord): Session {
 
 interface RunFacts {
   sessionId: string;
-  /** The place of a run that waits. */
+  /** The queue position of a waiting run; null for any other run. */
   place: { queuePosition: number; waitsFor: 'session' | 'capacity' } | null;
   /** The event that completed the run's message. */
   completion: StoredEvent | undefined;
@@ -116,7 +116,7 @@ export function toQueueItem(run: RunRecord, queuePosition: number): QueueItem {
   };
 }
 
-/** The text of the message's last step, with what a broken stream had left of it before. */
+/** The text of the message's last step, after the text that a broken stream had delivered of it. */
 export function lastStepText({ parts }: UiMessage): string {
   const steps = splitSteps(parts);
   let firstStep = steps.length - 1;

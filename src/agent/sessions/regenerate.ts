@@ -1,4 +1,4 @@
-// Has the model answer an input again. The former answer and all later messages stay in the log,
+// Makes the model answer an input again. The previous answer and all later messages stay in the log,
 // marked as replaced, and later prompts omit them.
 import type { UiMessage } from '../../contract/agent/types.gen.ts';
 import { id } from '../../kernel/ids.ts';
@@ -11,7 +11,7 @@ import { messageNotFound } from './runs/problems.ts';
 import type { Replacement } from './runs/submission.ts';
 import { keyedRequestId, type HandlerOptions, type SessionHandlers } from './session-options.ts';
 
-// Each replaced message is an event of its own in one write.
+// Every replaced message adds an event to the statement that admits the run; the limit bounds that statement.
 const maxReplaced = 200;
 
 export function regenerateHandlers(options: HandlerOptions): SessionHandlers<'sessions.regenerate'> {
@@ -24,7 +24,8 @@ export function regenerateHandlers(options: HandlerOptions): SessionHandlers<'se
         create: null,
         runId: id('run'),
         queueItemId: id('qit'),
-        // A queued run would start after messages that came later than this choice.
+        // The messages to replace are chosen now. If the run waited in the queue, further messages could
+        // follow them before it starts.
         delivery: 'reject',
         origin: 'sdk',
         input: null,
@@ -89,7 +90,9 @@ function requireReplaceable({ cut }: Conversation, replacedIds: readonly string[
     );
 }
 
-/** The ids of later answers that the conversation omits and no earlier regeneration has replaced. */
+/**
+ * The ids of empty answers after the input, which the conversation omits, unless they are replaced already.
+ */
 async function findEmptyAnswers(
   options: HandlerOptions,
   session: SessionRecord,

@@ -1,4 +1,4 @@
-// Dependencies of the handlers of sessions.
+// What the handlers of the sessions service depend on, and types that they share.
 import type { Operations } from '../../contract/agent/operations.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Handler } from '../../kernel/contract/operation.ts';
@@ -46,7 +46,7 @@ export interface HandlerOptions {
   snapshots: Snapshots;
   workspaces: Workspaces;
   ownWorkspaces: OwnWorkspaces;
-  /** The model of inputs and sessions that name none. */
+  /** The model for inputs and sessions that do not name one. */
   defaultModel: string;
   modelLimits: ModelLimits;
   render: RenderConversation;

@@ -109,7 +109,7 @@ async function listSessions(
   return { status: 200, body: { items: items.map(toSession), nextCursor } };
 }
 
-/** The object in the query parameter `metadata`. Throws 400 for any other JSON. */
+/** The object in the query parameter `metadata`. Throws 400 for text that is not a JSON object. */
 function readMetadataFilter(text: string): object {
   const metadata = parseMetadataFilter(text);
   requireStorable(metadata, 'metadata');
@@ -121,7 +121,7 @@ function parseMetadataFilter(text: string): object {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // The check below refuses it.
+    // Not JSON; the Problem below reports it.
   }
   throw invalidMember('metadata', 'must be a JSON object such as {"project":"hall"}');
 }
@@ -135,7 +135,7 @@ async function createSession(
   const { id = key, title = null, workspace = 'shared' } = body;
   const { agentId, eventLog, store, workspaces, ownWorkspaces, requireSession } = options;
   const session = { key, workspace };
-  // A repeated call needs no further workspace.
+  // A repeated request finds the session of the first one, so it creates no second workspace.
   const isRepeated = workspace !== 'shared' && (await store.session(agentId, { id })) !== undefined;
   const newSession = isRepeated
     ? undefined
@@ -197,6 +197,7 @@ export async function removeSession(
   const isOwn = session.workspace !== 'shared';
   await snapshots.removeSession(session.key, isOwn ? workspaces.rootOf(session) : null);
   await workspaces.remove(session);
-  // Last, since a bucket may be out of reach. Forks of a hidden session may still show its attachments.
+  // The attachments come last, because a bucket may be unreachable. A hidden session keeps them, because its
+  // forks may still show them.
   if (outcome === 'gone') await files.removeAll(session.key);
 }

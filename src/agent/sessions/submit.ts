@@ -1,5 +1,5 @@
-// Prepares an input of any route for admission: its message, its files on the disk,
-// its hash. Plugins see the input here, before anything is written.
+// Prepares an input for admission, whichever route it comes from: builds its message and its hash, and
+// stores its attachments. Plugins can change or refuse the input here, before anything is written.
 import { createHash } from 'node:crypto';
 import type { UiMessage, UiMessagePart } from '../../contract/agent/types.gen.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -27,7 +27,7 @@ export type InputPart =
   | { type: 'file'; mediaType: string; filename?: string; url: string };
 
 export interface Input {
-  /** An existing session, a chat, or a session of its own. */
+  /** An existing session, a chat (created with its first input), or a new session for this input. */
   to: { sessionId: string } | { chatId: string } | 'own';
   origin: SessionKind | 'service';
   parts: readonly InputPart[];
@@ -40,7 +40,7 @@ export interface Input {
   /** Whether a person can decide approvals; applies to a session that the input creates. */
   attended?: boolean | undefined;
   metadata?: Record<string, unknown> | undefined;
-  /** How long the input may wait. */
+  /** How long the input may wait in the queue before it expires. */
   expiresInMs?: number | undefined;
   /** Request id of a call with an Idempotency-Key; finds the run after a crash. */
   requestId?: string | undefined;
@@ -64,10 +64,10 @@ export interface SubmitOptions {
   clock: Clock;
 }
 
-// Each step of an input (its event, its row, its call of the model) encodes the whole text
-// as JSON, which takes 20 ms at this length. Longer texts fit as attachments, up to 8 MiB.
+// The event, the row and the model request of an input each encode its whole text as JSON, which takes
+// 20 ms at this length. Longer text can be sent as an attachment of up to 8 MiB.
 const maxTextLength = 2 * 1024 * 1024;
-// Characters of an input in lists.
+// Characters of the preview that lists show.
 const previewLength = 200;
 
 export function createInputSubmitter(options: SubmitOptions): InputSubmitter {
@@ -126,7 +126,7 @@ function requireValid(input: Input): void {
   if (input.metadata !== undefined) requireStorable(input.metadata, 'metadata');
 }
 
-/** The session of an input, with what is known before the admission. */
+/** The session that an input goes to, as far as it is known before the admission. */
 interface Target {
   /** The key under which attachments are stored; empty for an existing session without any. */
   key: string;
@@ -155,7 +155,7 @@ async function findTarget(options: SubmitOptions, input: Input, hasFiles: boolea
     attended: input.attended ?? false,
     events: [{ type: 'session.created', kind: 'chat', title: null, chatId: recipient.chatId }],
   });
-  // Another request has created it meanwhile.
+  // Undefined: another request has created the chat in the meantime.
   return newSession ?? findTarget(options, input, hasFiles);
 }
 
@@ -262,8 +262,8 @@ function requireTextLength({ parts, origin }: Input): void {
   });
 }
 
-// The hash of the content, not of its encoding: absent members count as their
-// defaults, and their order does not count.
+// Hashes the content and not its encoding: an absent member equals its default, and the order of members does
+// not matter.
 function hashOf({
   parts,
   attachments = [],

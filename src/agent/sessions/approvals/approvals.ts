@@ -1,5 +1,5 @@
-// Approvals of tool calls. Every request gets a decision: from a person, from its expiry,
-// from the end of the run, or, in an unattended session, from the policy at once.
+// Approvals of tool calls. Every request is decided: by a person, by its expiry, by the end of the run or,
+// in an unattended session, by the policy at once.
 import type { Clock } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -33,7 +33,7 @@ export interface ApprovalRequest {
   sessionKey: string;
   runId: string;
   isAttended: boolean;
-  /** The queue length in the `status.changed` of the request. */
+  /** The queue length of the session, for the `status.changed` event that comes with the request. */
   queueLength: number;
   toolCallId: string;
   toolName: string;
@@ -53,9 +53,9 @@ export interface Decision {
 }
 
 export interface Approvals {
-  /** Resolves with the decision of a person or of the expiry. */
+  /** Resolves when the call is approved or denied, or when the run ends. */
   request(request: ApprovalRequest): Promise<ApprovalVerdict>;
-  /** Throws 404 for an unknown approval, and 409 when it was decided otherwise. */
+  /** Throws 404 for an unknown approval, and 409 when the opposite was decided already. */
   decide(sessionKey: string, approvalId: string, decision: Decision): Promise<ApprovalRecord>;
 }
 
@@ -198,7 +198,7 @@ async function denyAfterExpiry(
       await decide(options, key, { isApproved: false, by: 'expiry', reason: 'Nobody decided in time.' });
       return;
     } catch (error) {
-      // Any other error means that it was decided or removed in the meantime.
+      // Any other error means that the approval was decided or removed in the meantime.
       if (!(error instanceof Problem) || error.kind !== 'unavailable') return;
       waitMs = 1_000;
     }

@@ -57,7 +57,7 @@ export interface NewApproval {
   toolCallId: string;
   toolName: string;
   input: unknown;
-  /** Null for one that is decided when it is requested. */
+  /** Null for an approval that is inserted with its decision. */
   expiresAt: string | null;
   decision?: { status: 'approved' | 'denied'; by: string; reason: string | null };
 }

@@ -1,5 +1,5 @@
-// Attachments in a bucket, below the folders and names that they have on the disk, so that a copied
-// folder is a complete move.
+// Attachments in a bucket. Their keys are the paths that they have on the disk, so an operator moves them by
+// copying the folder.
 import { buffer } from 'node:stream/consumers';
 import type { S3Storage } from '../../../kernel/storage/s3-storage.ts';
 import { folderName, type AttachmentFiles } from './files.ts';
@@ -16,7 +16,7 @@ export function bucketAttachments(storage: S3Storage): AttachmentFiles {
     },
     async discard(sessionKey, files) {
       const keys = files.map(({ storedName }) => folderOf(sessionKey) + storedName);
-      // A bucket that refuses it must not change the answer to the input.
+      // A failed deletion leaves unused objects in the bucket, but must not change the answer to the input.
       await storage.removeAll(keys).catch(() => {});
     },
     async removeAll(sessionKey) {

@@ -3,8 +3,7 @@
 import type { AttachmentRecord } from './store.ts';
 
 /**
- * The headers of all responses of an attachment, also 304. Its content never changes, so its id is
- * its tag.
+ * Headers of every response, 304 included. The content of an attachment never changes, so its id is its ETag.
  */
 export function cacheHeaders({ attachmentId }: Pick<AttachmentRecord, 'attachmentId'>): {
   etag: string;
@@ -31,9 +30,9 @@ export function mediaTypeOf({
   return `${mediaType.trim()}; charset=utf-8`;
 }
 
-/** RFC 6266: a name in ASCII for old clients, and the whole one in the form of RFC 8187. */
+/** RFC 6266: the name in ASCII for old clients, and the full name as RFC 8187 encodes it. */
 function dispositionOf(fileName: string): string {
-  // A browser takes the last part of a path, but a program may not.
+  // A browser drops the folders of a path, but another client may write to them.
   const name = fileName.toWellFormed().replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029/\\]/gu, '_');
   const ascii = name.replaceAll(/[^\x20-\x7e]/g, '_').replaceAll(/["%]/g, '_');
   const encodedName = encodeURIComponent(name).replaceAll(

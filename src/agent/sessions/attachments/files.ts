@@ -96,7 +96,7 @@ export interface AttachmentFiles {
   write(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
   /** Null for a file that does not exist. */
   read(sessionKey: string, storedName: string): Promise<Buffer | null>;
-  /** Removes the files of an input that was not accepted; files in a bucket out of reach stay. */
+  /** Removes the files of an input that was not accepted; files in an unreachable bucket stay. */
   discard(sessionKey: string, files: readonly DecodedAttachment[]): Promise<void>;
   removeAll(sessionKey: string): Promise<void>;
 }

@@ -54,7 +54,7 @@ function escapeAttribute(value: string): string {
   );
 }
 
-// `<file` and `</file` in every form that a lenient parser might accept, also with the backslashes that
+// `<file` and `</file` in every form that a lenient parser might accept, including with the backslashes that
 // `defuse` adds: each look-alike gets exactly one more backslash, and removing one restores the original.
 const lookAlike = /<(?=[\s\\]*(?:\/[\s\\]*)?file(?![\p{L}\p{N}_]))/giu;
 
@@ -81,7 +81,7 @@ async function defuseInPieces(text: string): Promise<string> {
  */
 export function defuse(text: string): string {
   if (/^[\x00-\x7f]*$/.test(text)) return text.replace(lookAlike, '<\\');
-  // Linear: a look-alike has no `<` but its first character, so no text is scanned twice.
+  // Linear: a look-alike contains no second `<`, so no text is scanned twice.
   return text.replace(candidate, (character, position: number) =>
     isLookAlike(text, position + 1) ? `${character}\\` : character,
   );

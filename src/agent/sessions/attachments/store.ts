@@ -7,7 +7,7 @@ import type { DecodedAttachment } from './files.ts';
 export interface AttachmentRecord {
   attachmentId: string;
   sessionKey: string;
-  /** The message that it came with. */
+  /** The message that the attachment was sent with. */
   messageId: string;
   storedName: string;
   fileName: string;
