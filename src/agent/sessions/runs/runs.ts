@@ -118,12 +118,12 @@ interface Context {
 
 export function createRuns(options: RunsOptions): Runs {
   const { eventLog, agentId, limits, clock } = options;
-  const loopsStop = new AbortController();
-  const closed = new AbortController();
+  const loopsController = new AbortController();
+  const closedController = new AbortController();
   let isDraining = false;
   const context = createContext(options, {
     phase: () => (isDraining ? 'draining' : 'open'),
-    closing: loopsStop.signal,
+    closing: loopsController.signal,
   });
   const { localRuns, recovery, rules, dispatcher } = context;
   const { maxWaiting, maxQueuedRuns } = limits;
@@ -149,14 +149,14 @@ export function createRuns(options: RunsOptions): Runs {
       await recovery.sweep();
       loops = [...recovery.startLoops(), ...startReplicaPoll(context)];
     },
-    closed: closed.signal,
+    closed: closedController.signal,
     async close(drainMs) {
       isDraining = true;
       await settlesWithin(localRuns.allSettled(), { ms: drainMs, clock });
       localRuns.abortAll(interruptedProblem());
       await localRuns.allSettled();
-      closed.abort();
-      loopsStop.abort();
+      closedController.abort();
+      loopsController.abort();
       await Promise.all(loops);
     },
   };
