@@ -31,52 +31,57 @@ function commandPieces(pattern: string): string[] {
 // model wrote. Here a mismatch goes back to the last `*` only, so the work is at
 // most the length of the pattern times that of the command.
 function matchesPieces(pieces: readonly string[], characters: readonly string[]): boolean {
-  let [piece, character] = [0, 0];
-  let restart: { piece: number; character: number } | undefined;
-  while (character < characters.length) {
-    const shape = pieces[piece];
-    if (shape?.startsWith('*')) {
-      piece += 1;
-      restart = { piece, character };
-    } else if (shape !== undefined && matchesOne(shape, characters[character])) {
-      piece += 1;
-      character += 1;
+  let [pieceIndex, characterIndex] = [0, 0];
+  let restart: { pieceIndex: number; characterIndex: number } | undefined;
+  while (characterIndex < characters.length) {
+    const piece = pieces[pieceIndex];
+    if (piece?.startsWith('*')) {
+      pieceIndex += 1;
+      restart = { pieceIndex, characterIndex };
+    } else if (piece !== undefined && matchesCharacter(piece, characters[characterIndex])) {
+      pieceIndex += 1;
+      characterIndex += 1;
     } else if (restart !== undefined) {
-      restart.character += 1;
-      ({ piece, character } = restart);
+      restart.characterIndex += 1;
+      ({ pieceIndex, characterIndex } = restart);
     } else return false;
   }
-  return pieces.slice(piece).every((shape) => shape.startsWith('*'));
+  return pieces.slice(pieceIndex).every((piece) => piece.startsWith('*'));
 }
 
-function matchesOne(shape: string, character: string | undefined): boolean {
-  if (shape === '?') return true;
-  return (shape.length > 1 && shape.startsWith('\\') ? shape.slice(1) : shape) === character;
+function matchesCharacter(piece: string, character: string | undefined): boolean {
+  if (piece === '?') return true;
+  return (isEscape(piece) ? piece.slice(1) : piece) === character;
+}
+
+function isEscape(piece: string): boolean {
+  return piece.length > 1 && piece.startsWith('\\');
 }
 
 /**
  * Whether a path matches; both are relative to the workspace. `isLoose` is for rules
  * that forbid: it ignores letter case, and `x/**` matches `x`.
  */
-export function matchesPath(pattern: string, path: string, isLoose: boolean): boolean {
-  const [shape, names] = [normalizePath(pattern), normalizePath(path)];
-  const pathPattern = compile(shape, pathWildcards);
-  if (!isLoose) return pathPattern.test(names);
-  const loosePattern = new RegExp(pathPattern.source, 'ui');
-  return loosePattern.test(names) || loosePattern.test(`${names}/`);
+export function matchesPath(pattern: string, path: string, { isLoose }: { isLoose: boolean }): boolean {
+  const pathPattern = compilePath(normalizePath(pattern));
+  const normalizedPath = normalizePath(path);
+  if (!isLoose) return pathPattern.test(normalizedPath);
+  const loosePattern = ignoringCase(pathPattern);
+  return loosePattern.test(normalizedPath) || loosePattern.test(`${normalizedPath}/`);
 }
 
 /** Whether a pattern of paths may match something below the folder, in any letter case. */
 export function mayMatchBelow(pattern: string, folder: string): boolean {
-  const shapes = normalizePath(pattern).split('/');
-  const names = normalizePath(folder).split('/');
-  if (names[0] === '') return true;
-  const deepIndex = shapes.findIndex((shape) => shape.includes('**'));
-  const count = deepIndex === -1 ? shapes.length - 1 : deepIndex;
-  if (deepIndex === -1 && names.length > count) return false;
-  return names
-    .slice(0, count)
-    .every((name, index) => new RegExp(compile(shapes[index] ?? '', pathWildcards).source, 'ui').test(name));
+  const patternNames = normalizePath(pattern).split('/');
+  const folderNames = normalizePath(folder).split('/');
+  if (folderNames[0] === '') return true;
+  const deepIndex = patternNames.findIndex((name) => name.includes('**'));
+  // The names before a `**`, or before the last one, have to match the folder's.
+  const comparedCount = deepIndex === -1 ? patternNames.length - 1 : deepIndex;
+  if (deepIndex === -1 && folderNames.length > comparedCount) return false;
+  return folderNames
+    .slice(0, comparedCount)
+    .every((name, index) => ignoringCase(compilePath(patternNames[index] ?? '')).test(name));
 }
 
 /** Whether the text has no wildcard, so that it names one thing only. */
@@ -96,27 +101,22 @@ function normalizePath(path: string): string {
     .join('/');
 }
 
-/** The regular expressions of `*` and `?`, and whether `**` goes through folders. */
-interface Wildcards {
-  star: string;
-  questionMark: string;
-  isDeep?: boolean;
-}
-
-const pathWildcards: Wildcards = { star: '[^/]*', questionMark: '[^/]', isDeep: true };
-
-function compile(pattern: string, wildcards: Wildcards): RegExp {
+function compilePath(pattern: string): RegExp {
   const pieces = pattern.match(/\\[^]|\*\*\/?|\*|\?|[^]/gu) ?? [];
-  return new RegExp(`^${pieces.map((piece) => compilePiece(piece, wildcards)).join('')}$`, 'u');
+  return new RegExp(`^${pieces.map(compilePiece).join('')}$`, 'u');
 }
 
-function compilePiece(piece: string, { star, questionMark, isDeep = false }: Wildcards): string {
-  if (piece.length > 1 && piece.startsWith('\\')) return escape(piece.slice(1));
-  if (piece === '?') return questionMark;
-  if (piece === '*') return star;
-  if (piece === '**') return isDeep ? '[^]*' : star;
-  if (piece === '**/') return isDeep ? '(?:[^]*/)?' : `${star}/`;
+function compilePiece(piece: string): string {
+  if (isEscape(piece)) return escape(piece.slice(1));
+  if (piece === '?') return '[^/]';
+  if (piece === '*') return '[^/]*';
+  if (piece === '**') return '[^]*';
+  if (piece === '**/') return '(?:[^]*/)?';
   return escape(piece);
+}
+
+function ignoringCase({ source }: RegExp): RegExp {
+  return new RegExp(source, 'ui');
 }
 
 function escape(text: string): string {

@@ -88,7 +88,8 @@ export function createPermissions({ agentId, store, configuredRules, now }: Perm
       const verdict = decide(needs ?? [{ tool: actionOf(tool) }], rules);
       if (needs === undefined && verdict.effect !== 'deny')
         return { effect: 'ask', reason: '', failedPlugin: tool.plugin };
-      if (verdict.effect !== 'default') return { effect: verdict.effect, reason: describeRule(verdict.rule) };
+      if (verdict.effect !== 'default')
+        return { effect: verdict.effect, reason: explainRefusal(verdict.rule) };
       return {
         effect: tool.needsApproval(input, { workspace: call.workspace }) ? 'ask' : 'allow',
         reason: '',
@@ -142,7 +143,7 @@ function rulesLike(
   });
 }
 
-function describeRule({ tool, pattern }: PermissionRule): string {
+function explainRefusal({ tool, pattern }: PermissionRule): string {
   const label = pattern === null ? tool : `${tool}: ${pattern}`;
   return `The permission rule ${JSON.stringify(label)} of this agent refuses the call.`;
 }

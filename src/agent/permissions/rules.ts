@@ -46,14 +46,14 @@ export function decide(permissions: readonly Permission[], rules: readonly Permi
   );
 }
 
-type Part = Permission & { isUnreadable?: boolean };
+type Part = Permission & { isUnparsable?: boolean };
 
 // Each simple command needs a rule of its own. Patterns never match a command line that cannot be parsed.
 function split(permission: Permission): Part[] {
   if (permission.command === undefined) return [permission];
   const commands = simpleCommands(permission.command);
   return commands === undefined
-    ? [{ ...permission, isUnreadable: true }]
+    ? [{ ...permission, isUnparsable: true }]
     : commands.map((command) => ({ ...permission, command }));
 }
 
@@ -73,7 +73,7 @@ function decidePart(part: Part, rules: readonly PermissionRule[]): Verdict {
 // and one against some paths may lie below a folder that is read as a whole.
 function isUnclear({ pattern, effect }: PermissionRule, part: Part): boolean {
   if (pattern === null || effect === 'allow') return false;
-  if (part.isUnreadable === true) return true;
+  if (part.isUnparsable === true) return true;
   return part.includesBelow === true && part.path !== undefined && mayMatchBelow(pattern, part.path);
 }
 
@@ -95,7 +95,7 @@ function matches({ pattern, effect }: PermissionRule, part: Part): boolean {
   const allows = effect === 'allow';
   if (allows && part.isProtected === true && (pattern === null || !isLiteral(pattern))) return false;
   if (pattern === null) return true;
-  if (part.isUnreadable === true) return false;
+  if (part.isUnparsable === true) return false;
   if (part.command !== undefined) return matchesCommand(pattern, part.command);
-  return part.path !== undefined && matchesPath(pattern, part.path, !allows);
+  return part.path !== undefined && matchesPath(pattern, part.path, { isLoose: !allows });
 }

@@ -62,9 +62,9 @@ export function simpleCommands(text: string): string[] | undefined {
     remainingText = remainingText.slice(word.length);
   }
   const nonEmptyCommands = commands.filter((words) => words.length > 0);
-  const isReadable =
+  const isSupported =
     nonEmptyCommands.length > 0 && nonEmptyCommands.every(([first = '']) => isCommandName(first));
-  return isReadable ? nonEmptyCommands.map((words) => words.map(quoteWord).join(' ')) : undefined;
+  return isSupported ? nonEmptyCommands.map((words) => words.map(quoteWord).join(' ')) : undefined;
 }
 
 function isCommandName(word: string): boolean {
