@@ -1,7 +1,7 @@
-// The patterns of permission rules. Commands: `*` stands for any characters. Paths: `*` and `?`
-// stay within one folder, `**` goes through all below. A backslash takes a character as it is.
+// The patterns of permission rules. In a command, `*` matches any characters. In a path, `*` and `?` match
+// within one folder, and `**` matches across folders. A backslash makes the next character literal.
 
-/** Whether a simple command, in the form of `simpleCommands`, matches. */
+/** Whether a simple command, as `simpleCommands` writes it, matches. */
 export function matchesCommand(pattern: string, command: string): boolean {
   return matchesPieces(commandPieces(pattern), [...command]);
 }
@@ -59,8 +59,8 @@ function isEscape(piece: string): boolean {
 }
 
 /**
- * Whether a path matches; both are relative to the workspace. `isLoose` is for rules
- * that forbid: it ignores letter case, and `x/**` matches `x`.
+ * Whether a path matches; pattern and path are relative to the workspace. `isLoose` is for rules that forbid
+ * something: letter case is ignored, and `x/**` also matches `x`.
  */
 export function matchesPath(pattern: string, path: string, { isLoose }: { isLoose: boolean }): boolean {
   const pathPattern = compilePath(normalizePath(pattern));
@@ -70,7 +70,7 @@ export function matchesPath(pattern: string, path: string, { isLoose }: { isLoos
   return loosePattern.test(normalizedPath) || loosePattern.test(`${normalizedPath}/`);
 }
 
-/** Whether a pattern of paths may match something below the folder, in any letter case. */
+/** Whether a path pattern may match something below the folder, in any letter case. */
 export function mayMatchBelow(pattern: string, folder: string): boolean {
   const patternNames = normalizePath(pattern).split('/');
   const folderNames = normalizePath(folder).split('/');

@@ -7,7 +7,7 @@ import { decide, type Effect, type Permission, type PermissionRule } from './rul
 import { simpleCommands } from './shell-commands.ts';
 import type { GrantedRule, NewRule, PermissionStore } from './store.ts';
 
-/** A rule of the configuration; times are those of its file. */
+/** A rule of the configuration; `expiresAt` is a time as its file has it. */
 export interface ConfiguredRule {
   tool: string;
   pattern?: string;
@@ -26,7 +26,7 @@ export interface Decision {
   effect: Effect;
   /** The explanation for the model when the call is refused. */
   reason: string;
-  /** The plugin that could not say what the call needs, so that no rule may allow it. */
+  /** The plugin that failed to report which permissions the call needs; then no rule can allow the call. */
   failedPlugin?: string;
 }
 
@@ -34,7 +34,7 @@ export interface GrantRequest {
   /** Null for all sessions. */
   session: { key: string; id: string } | null;
   effect: Effect;
-  /** The pattern for the call in place of one that matches exactly it. */
+  /** The pattern of the new rule; without it the rule matches exactly this call. */
   pattern?: string | undefined;
   expiresInMs?: number | undefined;
   createdBy: string;
@@ -46,13 +46,13 @@ export interface Permissions {
    * decides between allow and ask.
    */
   decide(sessionKey: string, call: ToolCall): Promise<Decision>;
-  /** Adds the rules that decide calls like this one. */
+  /** Adds the rules that decide future calls like this one. */
   grantLike(call: ToolCall, request: GrantRequest): Promise<void>;
-  /** Lists granted rules that have not expired; with a session, its own and those of the project. */
+  /** Lists granted rules that have not expired; with a session, only its rules and the project's. */
   listGranted(sessionKey?: string): Promise<GrantedRule[]>;
-  /** Adds a rule, or gives one like it a new expiry; undefined when its session is gone. */
+  /** Adds a rule, or sets the expiry of the same existing rule; undefined when its session is gone. */
   grant(rule: Omit<NewRule, 'ruleId' | 'agentId'>): Promise<GrantedRule | undefined>;
-  /** Whether there was such a rule. */
+  /** Removes a rule; returns whether it existed. */
   revoke(ruleId: string): Promise<boolean>;
   /** Lists the rules of the configuration that have not expired. */
   listConfigured(): (ConfiguredRule & { ruleId: string })[];
@@ -126,14 +126,15 @@ async function permissionsOf({ tool, input, workspace }: ToolCall): Promise<Perm
   }));
 }
 
-// No pattern matches an unparsable command line, so no rule is granted and the next
-// call needs an approval again.
+// No pattern can match a command line that cannot be parsed, so no rule is granted for it and the next call
+// needs an approval again.
 function rulesLike(
   permissions: readonly Permission[],
   { effect, pattern }: Pick<GrantRequest, 'effect' | 'pattern'>,
 ): { tool: string; pattern: string | null }[] {
   const needs = permissions.filter(({ includedIn }) => includedIn === undefined);
-  // Rules for a command and for its folder or its standard input would also allow other pairs of them.
+  // A rule for a command and another for its folder or standard input would also allow other combinations of
+  // them, so such a call gets no rule.
   if (effect === 'allow' && pattern === undefined && needs.length < permissions.length) return [];
   return needs.flatMap(({ tool, command, path }): { tool: string; pattern: string | null }[] => {
     if (command === undefined && path === undefined) return [{ tool, pattern: null }];

@@ -8,7 +8,7 @@ export type Effect = 'allow' | 'ask' | 'deny';
 export interface PermissionRule {
   /** `plugin` or `plugin.action`; `*` stands for any characters. */
   tool: string;
-  /** Matches commands or paths, as the tool has them; null matches every call. */
+  /** Matches the command or the path of a call, whichever the tool has; null matches every call. */
   pattern: string | null;
   effect: Effect;
 }
@@ -25,7 +25,7 @@ export interface Permission {
   command?: string;
   /** Relative to the workspace. */
   path?: string;
-  /** Whether the call reads what is below the path as well. */
+  /** Whether the call also reads everything below the path. */
   includesBelow?: boolean;
   /** Whether only a rule without a wildcard in its pattern may allow it. */
   isProtected?: boolean;
@@ -33,7 +33,7 @@ export interface Permission {
 
 export type Verdict = { effect: Effect; rule: PermissionRule } | { effect: 'default' };
 
-/** The verdict of the rules on a call; `default` when no rule matches all of it. */
+/** The verdict of the rules on a call; `default` when some part of the call matches no rule. */
 export function decide(permissions: readonly Permission[], rules: readonly PermissionRule[]): Verdict {
   const verdicts = permissions.flatMap((permission) =>
     split(permission).map((part) => decidePart(part, rules)),
@@ -69,8 +69,8 @@ function decidePart(part: Part, rules: readonly PermissionRule[]): Verdict {
   return allowRule === undefined ? { effect: 'default' } : { effect: 'allow', rule: allowRule };
 }
 
-// A rule against some commands cannot say whether an unreadable one is among them,
-// and one against some paths may lie below a folder that is read as a whole.
+// A rule against some commands cannot tell whether an unparsable command line contains one of them, and a
+// rule against some paths may concern a path below the folder that the call reads.
 function isUnclear({ pattern, effect }: PermissionRule, part: Part): boolean {
   if (pattern === null || effect === 'allow') return false;
   if (part.isUnparsable === true) return true;

@@ -1,9 +1,10 @@
-// Splits a command line of sh into its simple commands, for rules that allow some
-// commands only. It parses a small part of the language on purpose: it rejects
-// everything that could run other words than the literal ones.
+// Splits a command line of sh into its simple commands, for rules that allow some commands only. It parses a
+// small part of the language on purpose, and rejects everything that could run anything but the literal
+// words.
 
 const operators = /^(?:&&|\|\||[;|&\n])/;
-// Discards output or joins the two outputs; no other redirection is read, since it could write any file.
+// These redirections discard output or join stdout and stderr. Any other redirection could write any file, so
+// it is rejected.
 const harmlessRedirection =
   /^(?:[12]?>{1,2} ?\/dev\/null|&>{1,2} ?\/dev\/null|2>&1|1>&2|>&2)(?=[ \t\n;|&]|$)/;
 const reservedWords: ReadonlySet<string> = new Set([
@@ -30,9 +31,9 @@ const reservedWords: ReadonlySet<string> = new Set([
 const plainWord = /^[\w@%+=:,./~*?[\]^-]+$/;
 
 /**
- * The simple commands in one form: words separated by single spaces, words with
- * other characters in single quotes. Undefined for anything with expansions,
- * redirections, assignments, groups, comments or control structures.
+ * Returns the simple commands in a normal form: words separated by single spaces, words with other characters
+ * in single quotes. Undefined for a text with expansions, redirections, assignments, groups, comments or
+ * control structures.
  */
 export function simpleCommands(text: string): string[] | undefined {
   const commands: string[][] = [[]];
@@ -54,7 +55,7 @@ export function simpleCommands(text: string): string[] | undefined {
       remainingText = remainingText.slice(operator.length);
       continue;
     }
-    // The number of an output and not a word.
+    // A number before `<` or `>` is a file descriptor and not a word.
     if (/^\d+[<>]/.test(remainingText)) return undefined;
     const word = readWord(remainingText);
     if (word === undefined) return undefined;

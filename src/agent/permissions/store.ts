@@ -33,16 +33,16 @@ export interface NewRule extends PermissionRule {
 
 export interface PermissionStore {
   /**
-   * Rules that have not expired, the oldest first. With a session, its own and those
-   * of the project; else all.
+   * Rules that have not expired, the oldest first. With a session, only its rules and those of the project.
    */
   list(agentId: string, sessionKey?: string): Promise<GrantedRule[]>;
   /**
-   * Inserts the rule; one like it keeps its id and gets the new expiry, if it denies the later of
-   * both. Returns its id, undefined without the session. Expired rules are deleted.
+   * Inserts the rule. If the same rule exists, it keeps its id and gets the new expiry; a rule that denies
+   * keeps the later expiry of the two. Returns the id of the rule, undefined when its session does not exist.
+   * Also deletes expired rules.
    */
   upsert(rule: NewRule): Promise<string | undefined>;
-  /** Whether there was such a rule. */
+  /** Removes a rule; returns whether it existed. */
   remove(agentId: string, ruleId: string): Promise<boolean>;
 }
 
