@@ -23,7 +23,7 @@ export async function readTokenFile(path: string, log: Log): Promise<string | nu
   if (parseToken(token) !== 'agt') {
     throw new Error(
       `The token file ${path} does not contain an agent's token. Remove the file to get a new ` +
-        'token, or set another one with --token-file.',
+        'token, or set another file with --token-file.',
     );
   }
   const { mode } = await stat(path);

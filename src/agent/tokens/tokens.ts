@@ -103,7 +103,7 @@ async function ensureFirstToken(agentId: string, { store, tokenFile, log }: Toke
 function requireOwnToken(storedToken: StoredToken | undefined, agentId: string, tokenFile: string): void {
   if (storedToken === undefined || storedToken.agentId === agentId) return;
   throw new Error(
-    `The token in ${tokenFile} belongs to another agent of this database. Give this one its own --token-file.`,
+    `The token in ${tokenFile} belongs to another agent of this database. Give this agent its own --token-file.`,
   );
 }
 
@@ -116,9 +116,7 @@ async function createTokenFile(
     await writeTokenFile(path, token, { replace });
     log.info(
       { path },
-      replace
-        ? 'replaced the token in the token file, which was not valid any more'
-        : 'created the first token',
+      replace ? 'replaced the token in the token file, which was no longer valid' : 'created the first token',
     );
     return token;
   } catch (cause) {
