@@ -25,11 +25,11 @@ export interface ListedToken {
 }
 
 export interface TokenStore {
-  /** The id of the agent of that name, which is inserted as `agentId` when it is new. */
+  /** Returns the id of the agent with this name. A new agent is inserted with the id `agentId`. */
   ensureAgent(name: string, agentId: string): Promise<string>;
   findAgent(name: string): Promise<string | undefined>;
   find(digest: Buffer): Promise<StoredToken | undefined>;
-  /** No effect for a stored digest. */
+  /** Does nothing when the digest is stored already. */
   add(token: {
     tokenId: string;
     agentId: string;
@@ -58,7 +58,7 @@ interface TokenRow {
 export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
   return {
     async ensureAgent(name, agentId) {
-      // The second of two concurrent starters reads the first one's row.
+      // When two processes start at the same time, the second one reads the row of the first.
       await sql`
         insert into agent.tokens_agents (agent_id, name) values (${agentId}, ${name})
         on conflict (name) do nothing`;
@@ -96,8 +96,8 @@ export function tokenStore({ sql }: Pick<Database, 'sql'>): TokenStore {
       return rows.map(tokenOf);
     },
     async revoke(agentId, tokenId) {
-      // Locking the old row in the same statement lets one of two concurrent revocations report the
-      // change.
+      // The row is locked in the same statement, so only one of two concurrent revocations reports that the
+      // token was live.
       const rows = await sql<{ was_live: boolean }[]>`
         with old as (
           select token_id,

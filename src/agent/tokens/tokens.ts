@@ -34,10 +34,7 @@ export interface Tokens {
 // a second on every replica.
 const cacheTtlMs = 500;
 
-/**
- * Creates the agent's row and first token unless they exist. Throws when the token file is
- * unusable.
- */
+/** Creates the agent's row and first token unless they exist. Throws when the token file is unusable. */
 export async function openTokens(options: TokensOptions): Promise<Tokens> {
   const { store, name, redactor, clock } = options;
   const agentId = await store.ensureAgent(name, id('agt'));
@@ -82,8 +79,8 @@ function cacheLiveTokens(
   };
 }
 
-// Write the file before the row: the next start adds the row for a file that a crash has left
-// without one.
+// Write the file before the row: after a crash in between, the next start adds the row for the token in the
+// file.
 async function ensureFirstToken(agentId: string, { store, tokenFile, log }: TokensOptions): Promise<string> {
   const fileToken = await readTokenFile(tokenFile, log);
   const storedToken = fileToken === null ? undefined : await store.find(tokenDigest(fileToken));
