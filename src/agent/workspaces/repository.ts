@@ -55,17 +55,17 @@ export async function openRepository(workspace: string, options: RepositoryOptio
   if (stats?.isDirectory() !== true)
     throw workspaceUnavailable('The workspace of the agent is not the top folder of a git repository.');
   const administration = ({ name }: Worktree) => join(repository, 'worktrees', name);
-  const git = (folder: string, words: readonly string[]) => runGit({ folder, repository, words }, options);
+  const git = (folder: string, args: readonly string[]) => runGit({ folder, repository, args }, options);
   return {
     async add({ name, path }, { commit, withFiles }) {
       const files = withFiles ? [] : ['--no-checkout'];
-      const words = ['worktree', 'add', '--quiet', ...files, '-b', branchOf(name), path, commit];
-      await git(path, [`--git-dir=${repository}`, ...words]);
+      const args = ['worktree', 'add', '--quiet', ...files, '-b', branchOf(name), path, commit];
+      await git(path, [`--git-dir=${repository}`, ...args]);
     },
     commitOf: (worktree) => git(repository, [`--git-dir=${administration(worktree)}`, 'rev-parse', 'HEAD']),
     async resetIndex(worktree) {
-      const place = [`--git-dir=${administration(worktree)}`, `--work-tree=${worktree.path}`];
-      await git(worktree.path, [...place, 'reset', '--quiet', '--mixed']);
+      const folders = [`--git-dir=${administration(worktree)}`, `--work-tree=${worktree.path}`];
+      await git(worktree.path, [...folders, 'reset', '--quiet', '--mixed']);
     },
     async namesIn(folder) {
       const names = await readdir(join(repository, 'worktrees')).catch(() => []);
@@ -75,8 +75,8 @@ export async function openRepository(workspace: string, options: RepositoryOptio
     async forget(worktree) {
       await rm(administration(worktree), { recursive: true, force: true });
       // git refuses to delete a branch with commits that the current one lacks.
-      const words = ['branch', '--quiet', '--delete', branchOf(worktree.name)];
-      await git(repository, [`--git-dir=${repository}`, ...words]).catch(() => {});
+      const args = ['branch', '--quiet', '--delete', branchOf(worktree.name)];
+      await git(repository, [`--git-dir=${repository}`, ...args]).catch(() => {});
     },
   };
 }
@@ -103,13 +103,13 @@ async function readPath(administrationFolder: string): Promise<string | undefine
 }
 
 async function runGit(
-  { folder, repository, words }: { folder: string; repository: string; words: readonly string[] },
+  { folder, repository, args }: { folder: string; repository: string; args: readonly string[] },
   { sandbox, env, clock }: RepositoryOptions,
 ): Promise<string> {
   if (sandbox.missing !== undefined) throw workspaceUnavailable(sandbox.missing);
   const settings = ['-c', 'core.hooksPath=/dev/null', '-c', 'core.fsmonitor=false'];
   const program = sandbox.prepare({
-    command: ['git', ...settings, ...words],
+    command: ['git', ...settings, ...args],
     workspace: folder,
     folder,
     env,

@@ -8,8 +8,8 @@ export function workspaceUnavailable(reason: string, param: WorkspaceMember | nu
   return new Problem('conflict', 'workspace_unavailable', reason, { param });
 }
 
-/** The error with the member of the request that is at fault. */
-export function nameMember(error: unknown, param: WorkspaceMember): unknown {
+/** Adds the request member at fault to a `workspace_unavailable` error; returns any other error unchanged. */
+export function addMember(error: unknown, param: WorkspaceMember): unknown {
   if (!(error instanceof Problem) || error.code !== 'workspace_unavailable') return error;
   return new Problem(error.kind, error.code, error.message, { param, cause: error });
 }

@@ -12,7 +12,7 @@ import { openWorkspace, type Workspace, type WorkspaceAt } from '../plugins/inde
 import type { Sandbox } from '../processes/index.ts';
 import { copyFiles } from './copy.ts';
 import { branchOf, openRepository, type Repository } from './repository.ts';
-import { nameMember, workspaceUnavailable, type WorkspaceMember } from './unavailable.ts';
+import { addMember, workspaceUnavailable, type WorkspaceMember } from './unavailable.ts';
 
 export type WorkspaceKind = 'shared' | 'folder' | 'worktree';
 
@@ -127,7 +127,7 @@ async function createOwn(
     await fill();
   } catch (error) {
     await discard(context, session);
-    throw nameMember(error, param);
+    throw addMember(error, param);
   }
 }
 
