@@ -85,7 +85,7 @@ async function refuseLargeFolder(folder: string, signal: AbortSignal): Promise<v
         );
       if (entries > maxEntries || bytes > maxBytes)
         throw workspaceUnavailable(
-          `The workspace of the session has more than ${maxEntries} files or ${maxBytes / 1024 ** 2} MiB, too much for a copy.`,
+          `The workspace of the session has more than ${maxEntries} files or ${maxBytes / 1024 ** 2} MiB, which is too much to copy.`,
         );
     }
   }

@@ -127,5 +127,5 @@ async function runGit(
   const lastLine = output.trim().split('\n').at(-1) ?? '';
   if (exitCode === 0) return lastLine;
   const reason = endReason === 'deadline' ? 'it took longer than a minute' : lastLine;
-  throw workspaceUnavailable(`git says: ${reason.slice(0, 300)}`);
+  throw workspaceUnavailable(`git failed: ${reason.slice(0, 300)}`);
 }
