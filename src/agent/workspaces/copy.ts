@@ -1,6 +1,6 @@
-// Copies the files of a session's workspace for its fork. Programs of the session may still run and
-// could replace a folder by a link meanwhile. So the copying program runs in the sandbox, where there
-// is one: of all sessions' files it sees those of the two folders only.
+// Copies the files of a session's workspace for its fork. Programs of the session may still run, and could
+// replace a folder with a link during the copy. So the copy runs in the sandbox, if there is one, where it
+// sees the files of these two sessions only.
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { withTimeout } from '../../kernel/async.ts';
@@ -22,7 +22,7 @@ const timeoutMs = 60_000;
 // entries to one cp, and find fails when cp fails. A copy keeps links as they are.
 const copyInBatches = `-exec sh -c 'cp -a "$@" "$0/"' "$0" {} +`;
 const copyAll = `find . -mindepth 1 -maxdepth 1 ${copyInBatches}`;
-// `.git` in a worktree says where its repository is, so each has its own.
+// The file `.git` of a worktree names its own entry in the repository, so it is not copied.
 const copyWithoutGit = `find . -mindepth 1 -maxdepth 1 ! -name .git ${copyInBatches}`;
 
 /** Throws a Problem for a folder that is too large, or that cannot be copied within a minute. */
@@ -40,14 +40,14 @@ export async function copyFiles(
     folder: from,
     env,
     settings: isConfined ? { write: [to] } : false,
-    // The copy has all files of the session, also those that its programs may not see.
+    // The copy includes the files that the session's programs may not see.
     paths: { hidden: [], readOnly: [] },
   });
   const { exitCode, output, endReason } = await runProcess({
     ...program,
     maxOutputBytes: 4 * 1024,
     timeoutMs,
-    // Only the time ends a copy.
+    // Only the timeout ends a copy.
     signal: new AbortController().signal,
     clock,
   });
@@ -62,7 +62,7 @@ function tooSlow(): Problem {
 }
 
 /**
- * Runs outside of the sandbox: where a link replaces a folder meanwhile, it counts the files of
+ * Runs outside of the sandbox. If a program replaces a folder with a link meanwhile, this counts the files of
  * another folder, but reads none of them.
  */
 async function refuseLargeFolder(folder: string, signal: AbortSignal): Promise<void> {

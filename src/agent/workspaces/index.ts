@@ -1,4 +1,4 @@
-// The folders that sessions work in: that of the agent, or one of their own.
+// The folders that sessions work in: the agent's, or a folder of their own.
 export {
   createWorkspaces,
   type WorkspaceKind,

@@ -10,25 +10,25 @@ import { workspaceUnavailable } from './unavailable.ts';
 
 export interface Repository {
   /**
-   * Fills an empty folder with a worktree with a branch of its own at a commit; with its files only
-   * with `withFiles`.
+   * Turns an empty folder into a worktree with a new branch at a commit. Checks out the files only when
+   * `withFiles` is true.
    */
   add(worktree: Worktree, options: { commit: string; withFiles: boolean }): Promise<void>;
   /** The commit that a worktree has checked out. */
   commitOf(worktree: Worktree): Promise<string>;
-  /** Takes the files of a worktree as they are for changes since its commit. */
+  /** Resets the index to the worktree's commit, so that git shows its files as changes since that commit. */
   resetIndex(worktree: Worktree): Promise<void>;
-  /** The names of the worktrees that git knows directly in a folder, also of those that are gone. */
+  /** The names of the worktrees that git has registered directly in a folder, even if they are gone. */
   namesIn(folder: string): Promise<string[]>;
   /**
-   * Forgets a worktree whose folder is gone, and its branch unless the current branch lacks commits
-   * of it.
+   * Deletes git's registration of a worktree whose folder is gone, and its branch, unless the branch has
+   * commits that the current branch lacks.
    */
   forget(worktree: Worktree): Promise<void>;
 }
 
 export interface Worktree {
-  /** The last name of its path, under which git knows it. */
+  /** The last segment of its path, under which git registers it. */
   name: string;
   path: string;
 }
@@ -82,8 +82,8 @@ export async function openRepository(workspace: string, options: RepositoryOptio
 }
 
 /**
- * The path of the `.git` file of a worktree. A command with an approval may write there, so that
- * links, pipes and large files are left out.
+ * Reads the path of the `.git` file of a worktree. Approved commands may write to the administration folder,
+ * so links, pipes and large files there are ignored.
  */
 async function readPath(administrationFolder: string): Promise<string | undefined> {
   const { O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;

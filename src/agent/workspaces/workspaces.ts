@@ -1,6 +1,6 @@
-// The workspace of each session: that of the agent, or an own one, which is an empty folder or a
-// worktree of the agent's repository. Own ones lie in the data folder, under the keys of their
-// sessions, and end with them.
+// The workspace of each session: the agent's workspace, or a workspace of the session's own, which is an
+// empty folder or a worktree of the agent's repository. A session's own workspace lies in the data folder,
+// under the session's key, and is removed with the session.
 import { execFile } from 'node:child_process';
 import { chmod, lstat, mkdir, readdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -22,20 +22,20 @@ export interface WorkspaceSession {
 }
 
 export interface Workspaces {
-  /** One that was opened before: that of the agent, or one that `of` has returned. */
+  /** Returns an open workspace by its root: the agent's, or one that `of` has returned before. */
   at: WorkspaceAt;
-  /** Throws a Problem when the folder is not on this machine. */
+  /** Opens the workspace of a session. Throws a Problem when the folder is not on this machine. */
   of(session: WorkspaceSession): Promise<Workspace>;
   rootOf(session: WorkspaceSession): string;
   /** The branch of a worktree; null for other kinds. */
   branchOf(session: WorkspaceSession): string | null;
-  /** Creates the folder of a new session. Throws a Problem, and leaves nothing, when that is impossible. */
+  /** Creates the folder of a new session. Throws a Problem, and leaves nothing behind, when it cannot. */
   create(session: WorkspaceSession): Promise<void>;
-  /** Creates the folder of a fork with the files of its parent as they are now; the same errors. */
+  /** Creates the folder of a fork with the current files of its parent; fails like `create`. */
   copy(parent: WorkspaceSession, fork: WorkspaceSession): Promise<void>;
-  /** Never throws: what is left is removed by a later sweep. */
+  /** Never throws: a later sweep removes what could not be removed. */
   remove(session: WorkspaceSession): Promise<void>;
-  /** Removes folders and worktrees without a session, which a crash has left. */
+  /** Removes folders and worktrees that a crash has left without a session. */
   sweep(existingKeys: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<void>;
 }
 
@@ -51,13 +51,14 @@ export interface WorkspacesOptions {
 }
 
 interface Context extends WorkspacesOptions {
-  /** The folder with all own workspaces, absolute and without links. */
+  /** The folder of all sessions' own workspaces, absolute and without links. */
   folder: string;
 }
 
-// The largest AGENT_MAX_WORKSPACES: a run that waits for an approval would fail without its open workspace.
+// The maximum of AGENT_MAX_WORKSPACES, so that no workspace is evicted: a run that waits for an approval
+// would fail if its workspace were no longer open.
 const maxOpen = 10_000;
-// Another process with the same data folder may be about to insert its session.
+// Younger folders stay: another process with the same data folder may be about to insert their session.
 const sweepAgeMs = 10 * 60_000;
 
 export async function createWorkspaces(options: WorkspacesOptions): Promise<Workspaces> {
@@ -82,7 +83,7 @@ export async function createWorkspaces(options: WorkspacesOptions): Promise<Work
 async function sweep(context: Context, existingKeys: Parameters<Workspaces['sweep']>[0]): Promise<void> {
   const repository = await repositoryOf(context).catch(() => undefined);
   const folders = await readdir(context.folder).catch(() => []);
-  // A crash between the removal of a folder and of what git knows of it leaves only the latter.
+  // A crash during a removal may leave git's registration of a worktree whose folder is gone.
   const worktrees = (await repository?.namesIn(context.folder)) ?? [];
   const keys = [...new Set([...folders, ...worktrees])];
   if (keys.length === 0) return;
@@ -179,13 +180,13 @@ async function copyOwn(
   await repository?.resetIndex(worktree);
 }
 
-/** Removes a folder and what the repository knows of it. */
+/** Removes a workspace's folder, and its registration and branch in the repository. */
 async function discard(context: Context, { key, workspace }: WorkspaceSession): Promise<void> {
   const { folder, log } = context;
   const path = join(folder, key);
   try {
     if (await isFolder(path)) {
-      // A program may have taken the rights to folders, which `rm` needs.
+      // A program may have removed permissions of folders, which `rm` needs.
       await promisify(execFile)('chmod', ['-R', 'u+rwX', path], { timeout: 60_000 }).catch(() => {});
       await chmod(path, 0o700);
       await rm(path, { recursive: true, force: true });
