@@ -98,8 +98,10 @@ async function readLevel(
   hasFile: boolean,
 ): Promise<IgnoreLevel[]> {
   const folder = names.length === 0 ? '.' : names.join('/');
-  const text = ignore === undefined ? hasFile && (await readRules(workspace, folder)) : ignore.get(folder);
-  if (typeof text !== 'string') return [];
+  let text: string | undefined;
+  if (ignore !== undefined) text = ignore.get(folder);
+  else if (hasFile) text = await readRules(workspace, folder);
+  if (text === undefined) return [];
   texts.set(folder, text);
   return [parseIgnoreFile(text, names.length)];
 }

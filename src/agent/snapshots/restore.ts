@@ -39,14 +39,14 @@ export async function readContents(
   contents: ContentStore,
   restorations: readonly Restoration[],
 ): Promise<Map<string, Buffer> | undefined> {
-  const result = new Map<string, Buffer>();
+  const contentsByHash = new Map<string, Buffer>();
   for (const { to } of restorations) {
-    if (to === null || result.has(to.hash)) continue;
+    if (to === null || contentsByHash.has(to.hash)) continue;
     const content = await contents.get(to.hash);
     if (content === undefined) return undefined;
-    result.set(to.hash, content);
+    contentsByHash.set(to.hash, content);
   }
-  return result;
+  return contentsByHash;
 }
 
 /**

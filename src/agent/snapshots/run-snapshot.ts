@@ -114,7 +114,7 @@ async function endWith(options: RunSnapshotOptions, before: Tree): Promise<RunEn
   const changes = await exclusive(() => closeRecord(options, before));
   if (changes !== 'too_many') return { files: changes.map(toChangedFile), notice: null };
   await options.store.remove(runId);
-  return { files: [], notice: noUndo(`it changed more than ${maxChanges} files`) };
+  return { files: [], notice: undoNotice(`it changed more than ${maxChanges} files`) };
 }
 
 /** Compares the workspace as it is with the tree, and writes the changes of the run. */
@@ -145,12 +145,12 @@ function describeFailure(
   if (!(error instanceof SnapshotRefusal || error instanceof TimeoutError))
     log.warn({ runId, err: error }, 'a snapshot of the workspace could not be taken');
   if (!isFirstNotice(sessionKey)) return null;
-  if (error instanceof SnapshotRefusal) return noUndo(error.message);
+  if (error instanceof SnapshotRefusal) return undoNotice(error.message);
   if (error instanceof TimeoutError)
-    return noUndo(`reading the workspace took longer than ${deadlineMs / 1000} s`);
-  return noUndo('a snapshot of the workspace could not be taken');
+    return undoNotice(`reading the workspace took longer than ${deadlineMs / 1000} s`);
+  return undoNotice('a snapshot of the workspace could not be taken');
 }
 
-function noUndo(reason: string): string {
+function undoNotice(reason: string): string {
   return `The file changes of this run cannot be undone: ${reason}.`;
 }

@@ -211,7 +211,7 @@ async function readChanges(
   const tree = record.treeHash === null ? undefined : await contents.get(record.treeHash);
   const changes =
     tree === undefined
-      ? 'too_many'
+      ? []
       : await closeRecord({ ...context, snapshotter, sessionKey, runId }, readTree(tree));
   if (changes !== 'too_many' && changes.length > 0) return { status: 'applied', changes };
   await store.remove(runId);
@@ -227,7 +227,7 @@ async function restore<T>(
   const { workspace } = run;
   const { from, to } = statusesOf[direction];
   const { status, changes } = await readChanges(context, run);
-  if (status !== from) throw nothingTo(direction, status);
+  if (status !== from) throw nothingToRestore(direction, status);
   const restorations = planRestorations(changes, direction);
   const contentsByHash = await readContents(contents, restorations);
   if (contentsByHash === undefined) throw contentGone(direction);
@@ -248,7 +248,7 @@ async function restore<T>(
     if (problem !== null) return problem;
     isRestored = true;
     if (await changeStatus(tx, run.runId, { from, to })) return null;
-    return nothingTo(direction, to);
+    return nothingToRestore(direction, to);
   }
 
   try {
@@ -304,10 +304,10 @@ function reverse({ path, from, to }: Restoration): Restoration {
   return { path, from: to, to: from };
 }
 
-const maxNamed = 20;
+const maxFilesNamed = 20;
 
 function filesChanged(paths: readonly string[]): Problem {
-  const more = paths.length > maxNamed ? `, and ${paths.length - maxNamed} more` : '';
+  const more = paths.length > maxFilesNamed ? `, and ${paths.length - maxFilesNamed} more` : '';
   return new Problem(
     'conflict',
     'files_changed',
@@ -319,12 +319,12 @@ function filesChanged(paths: readonly string[]): Problem {
   );
 }
 
-function nothingTo(direction: Direction, status: ChangesStatus | 'none'): Problem {
+function nothingToRestore(direction: Direction, status: ChangesStatus | 'none'): Problem {
   const code = direction === 'undo' ? 'nothing_to_undo' : 'nothing_to_redo';
-  return new Problem('conflict', code, explainNothingTo(direction, status), { param: 'runId' });
+  return new Problem('conflict', code, explainNothingToRestore(direction, status), { param: 'runId' });
 }
 
-function explainNothingTo(direction: Direction, status: ChangesStatus | 'none'): string {
+function explainNothingToRestore(direction: Direction, status: ChangesStatus | 'none'): string {
   if (status === 'none') return 'The run has changed no files, or its changes are no longer kept.';
   if (status === 'open') return 'The run has not ended.';
   return direction === 'undo'

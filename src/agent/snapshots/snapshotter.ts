@@ -72,7 +72,7 @@ async function take(
   const { files, skippedPaths, ignore } = await list(snapshotter, signal, before);
   const states = new Map<string, FileState>();
   const settledFiles = new Map<string, KnownFile>();
-  const takeAll = forEach(files, async (file) => {
+  const takeAll = forEachInParallel(files, async (file) => {
     signal.throwIfAborted();
     const { path, stats } = file;
     const knownFile = await read(snapshotter, file);
@@ -140,8 +140,11 @@ function identityOf({ ino, size, mode, mtimeNs, ctimeNs }: BigIntStats): string 
   return `${ino} ${size} ${mode} ${mtimeNs} ${ctimeNs}`;
 }
 
-/** A few at a time. */
-async function forEach<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+/** Runs the work for all items, a few of them at a time. */
+async function forEachInParallel<Item>(
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+): Promise<void> {
   let next = 0;
   const worker = async (): Promise<void> => {
     while (next < items.length) {

@@ -14,21 +14,21 @@ export interface SweepOptions {
   now(): Date;
 }
 
-// Runs whose changes go at a time.
-const prunedRuns = 20;
+// Runs whose changes are deleted at a time.
+const runsPerPruning = 20;
 
 /** Deletes the contents. No snapshot may be taken meanwhile. */
 export async function sweepContents(options: SweepOptions): Promise<void> {
   for (;;) {
     const bytes = await removeUnused(options);
     if (bytes <= options.maxBytes) return;
-    if ((await options.store.pruneOldest(prunedRuns)) === 0) return;
+    if ((await options.store.pruneOldest(runsPerPruning)) === 0) return;
   }
 }
 
 /** The bytes that remain. */
 async function removeUnused({ contents, store, lastHashes, minAgeMs, now }: SweepOptions): Promise<number> {
-  const newestMs = now().getTime() - minAgeMs;
+  const keptSinceMs = now().getTime() - minAgeMs;
   const neededHashes = new Set(lastHashes());
   for (const treeHash of await store.openTrees()) {
     neededHashes.add(treeHash);
@@ -39,7 +39,7 @@ async function removeUnused({ contents, store, lastHashes, minAgeMs, now }: Swee
   for await (const batch of contents.list()) {
     const usedHashes = await store.used(batch.map(({ hash }) => hash));
     for (const { hash, bytes, renewedMs } of batch) {
-      const isNew = minAgeMs > 0 && renewedMs > newestMs;
+      const isNew = minAgeMs > 0 && renewedMs > keptSinceMs;
       if (neededHashes.has(hash) || usedHashes.has(hash)) remainingBytes += bytes;
       else if (!isNew) await contents.remove(hash);
     }
