@@ -311,7 +311,7 @@ function filesChanged(paths: readonly string[]): Problem {
   return new Problem(
     'conflict',
     'files_changed',
-    `Somebody else has changed these files since, so nothing was restored: ${paths.slice(0, maxNamed).join(', ')}${more}.`,
+    `Somebody else has changed these files since, so nothing was restored: ${paths.slice(0, maxFilesNamed).join(', ')}${more}.`,
     {
       param: 'runId',
       details: paths.slice(0, 100).map((path) => ({ path, message: 'has changed since' })),
