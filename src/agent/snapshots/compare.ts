@@ -1,4 +1,4 @@
-// Describes changes of files: counts of lines, and unified diffs.
+// Describes changed files: counts of lines, and unified diffs.
 import { isUtf8 } from 'node:buffer';
 import { nextTurn } from '../../kernel/async.ts';
 import { diffTexts } from '../../kernel/line-diff.ts';
@@ -8,7 +8,7 @@ import type { FileChange, FileState } from './tree.ts';
 
 export type ChangeKind = 'created' | 'changed' | 'deleted';
 
-/** A changed file in the form of the contract. */
+/** A changed file as the contract describes it. */
 export interface ChangedFile {
   path: string;
   change: ChangeKind;
@@ -17,7 +17,7 @@ export interface ChangedFile {
 }
 
 export interface FileDiff extends ChangedFile {
-  /** Null for files that are no text, and beyond the limits of size. */
+  /** Null for files that are not text or exceed the size limits. */
   diff: string | null;
 }
 
@@ -86,7 +86,7 @@ function formatMode({ mode }: FileState): string {
   return `100${mode.toString(8).padStart(3, '0')}`;
 }
 
-/** Undefined where one of the two is no text, too large or not kept. */
+/** Undefined when one of the two contents is not text, too large or no longer stored. */
 async function readTexts(
   contents: ContentStore,
   { before, after }: FileChange,

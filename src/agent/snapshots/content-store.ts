@@ -10,17 +10,16 @@ export interface ContentStore {
   put(content: Buffer): Promise<string>;
   /** Undefined where the content is missing or damaged. */
   get(hash: string): Promise<Buffer | undefined>;
-  /** Makes the content as new as one that was put now. False where it is missing. */
+  /** Sets the time of the content to now, as `put` does. False when it is missing. */
   renew(hash: string): Promise<boolean>;
   /**
-   * All contents with their sizes and the times of their last `put` or `renew`, a folder of them at
-   * a time.
+   * Lists all contents with their sizes and the times of their last `put` or `renew`, one folder at a time.
    */
   list(): AsyncGenerator<{ hash: string; bytes: number; renewedMs: number }[]>;
   remove(hash: string): Promise<void>;
 }
 
-/** Creates the folder with the first content. */
+/** The folder is created with the first content. */
 export function contentStore(folder: string, clock: Pick<Clock, 'now'>): ContentStore {
   const fileOf = (hash: string) => join(folder, hash.slice(0, 2), hash);
   const createdFolders = new Set<string>();
@@ -38,7 +37,7 @@ export function contentStore(folder: string, clock: Pick<Clock, 'now'>): Content
       const hash = hashOf(content);
       const file = fileOf(hash);
       const isNew = await create(file, content, createdFolders);
-      // A crash of the machine may leave a file with fewer bytes: contents are not synced.
+      // Contents are not synced, so a crash of the machine may leave a file with fewer bytes: write it again.
       if (!isNew && ((await statsOf(file)).size !== content.length || !(await renew(hash))))
         await writeFile(file, content, { mode: 0o600 });
       return hash;

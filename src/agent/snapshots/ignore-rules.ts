@@ -14,7 +14,7 @@ interface IgnoreRule {
 
 /** The rules of one file. */
 export interface IgnoreLevel {
-  /** How many names lead to the folder of the file. */
+  /** The depth of the file's folder; 0 for the root. */
   depth: number;
   rules: readonly IgnoreRule[];
 }
@@ -26,7 +26,7 @@ export function parseIgnoreFile(text: string, depth: number): IgnoreLevel {
   return { depth, rules };
 }
 
-/** `names` are those along the path from the root. */
+/** `names` are the segments of the path from the root. */
 export function isIgnored(
   levels: readonly IgnoreLevel[],
   names: readonly string[],
@@ -40,7 +40,7 @@ export function isIgnored(
 }
 
 function parseRule(line: string): IgnoreRule[] {
-  // A blank at the end counts only behind a backslash.
+  // A blank at the end counts only after a backslash.
   const content = line.replace(/\r$/, '').replace(/(?<!\\) +$/, '');
   if (content === '' || content.startsWith('#')) return [];
   const isNegated = content.startsWith('!');

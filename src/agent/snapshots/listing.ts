@@ -1,5 +1,5 @@
-// Lists the files of the workspace that a snapshot has: no secrets, no links, no packages, nothing that git
-// would ignore.
+// Lists the files of the workspace that belong in a snapshot: no secrets, no links, no packages, nothing that
+// git would ignore.
 import type { BigIntStats } from 'node:fs';
 import { Problem } from '../../kernel/problem.ts';
 import type { Workspace } from '../plugins/index.ts';
@@ -13,21 +13,21 @@ export interface ListedFile {
 
 export interface SnapshotLimits {
   maxFiles: number;
-  /** The limit of all files together. */
+  /** The limit of all files in total. */
   maxBytes: number;
   /** Larger files are left out. */
   maxFileBytes: number;
 }
 
-/** Why there is no snapshot, for a person to read. */
+/** There is no snapshot; the message is the reason, for a person to read. */
 export class SnapshotRefusal extends Error {
   override readonly name = 'SnapshotRefusal';
 }
 
-// The folders of repositories hold the history itself, and those of packages are generated.
+// The folders of version control contain the history itself, and package folders are generated.
 const skippedFolders: ReadonlySet<string> = new Set(['.git', '.hg', '.svn', '.jj', 'node_modules']);
 const maxIgnoreBytes = 64 * 1024;
-// Entries that are looked at and not taken.
+// How many entries are visited at most, for each file that a snapshot may have.
 const visitsPerFile = 5;
 
 export interface Listing {
@@ -55,7 +55,7 @@ export async function listFiles(
 
 interface Walk {
   workspace: Workspace;
-  /** The rules of an earlier listing, in place of those in the files. */
+  /** The rules of an earlier listing, which replace those in the files. */
   ignore: ReadonlyMap<string, string> | undefined;
   counter: ReturnType<typeof createCounter>;
   /** The text of each `.gitignore` so far, by its folder. */
@@ -91,7 +91,7 @@ async function visit(walk: Walk, names: readonly string[], above: readonly Ignor
   }
 }
 
-/** The rules of one folder; none without a file. */
+/** The rules of one folder; none when it has no `.gitignore`. */
 async function readLevel(
   { workspace, ignore, texts }: Walk,
   names: readonly string[],
@@ -142,7 +142,7 @@ async function readRules(workspace: Workspace, folder: string): Promise<string |
   return (await workspace.read(path, maxIgnoreBytes).catch(skipRefused))?.toString('utf8');
 }
 
-/** Undefined for a refusal of the workspace; throws every other error. */
+/** Handles a rejection: returns undefined when the workspace refuses a path, and throws any other error. */
 export function skipRefused(error: unknown): undefined {
   if (!(error instanceof Problem)) throw error;
 }

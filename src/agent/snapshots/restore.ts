@@ -5,19 +5,19 @@ import type { Workspace } from '../plugins/index.ts';
 import { hashOf, type ContentStore } from './content-store.ts';
 import { isSame, type FileState } from './tree.ts';
 
-/** A file that is to go from one state to the other. */
+/** A file to change from one state to another. */
 export interface Restoration {
   path: string;
   from: FileState | null;
   to: FileState | null;
 }
 
-/** `occupied` for anything but a plain file that tools may read. */
+/** `occupied` for anything but a plain file that tools may read and that is not too large. */
 type CurrentState = FileState | null | 'occupied';
 
 /**
- * The paths that are in neither of their two states, because they have changed since. A file that is in its
- * final state already is none, so that a restoration may be repeated.
+ * Returns the paths of the files that are in neither of their two states, because they have changed since. A
+ * file that is in its final state already is no conflict, so that a restoration may be repeated.
  */
 export async function findConflicts(
   workspace: Workspace,
@@ -34,7 +34,7 @@ export async function findConflicts(
   return conflicts;
 }
 
-/** The contents by hash; undefined when one is not kept any more. */
+/** Reads the contents to restore, by hash; undefined when one of them is no longer stored. */
 export async function readContents(
   contents: ContentStore,
   restorations: readonly Restoration[],
@@ -50,8 +50,8 @@ export async function readContents(
 }
 
 /**
- * Returns the path that could not be written, after the files before it were rolled back. Rolls them
- * back too when the signal aborts, and throws its reason.
+ * Restores files. If one cannot be written, rolls back the files before it and returns its path. Also rolls
+ * back when the signal is aborted, and then throws the signal's reason.
  */
 export async function restoreFiles(
   workspace: Workspace,

@@ -1,5 +1,5 @@
-// The snapshots of one run: one before its first call that may change files, one at its end. A run that only
-// reads takes none, and whatever goes wrong here never fails a run.
+// The snapshots of one run: one before its first tool call that may change files, and one when it ends. A run
+// that only reads takes none, and an error here never fails a run.
 import { TimeoutError, withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -12,8 +12,8 @@ import { diffTrees, writeTree, type Tree } from './tree.ts';
 
 export interface RunSnapshot {
   /**
-   * Takes the first snapshot before a tool that may change files. Returns why the changes cannot be
-   * undone, once in a session; null otherwise.
+   * Takes the first snapshot; called before each tool call that may change files. Returns, once per session,
+   * why the changes cannot be undone; null otherwise.
    */
   beforeChange(signal: AbortSignal): Promise<string | null>;
   /** Takes the last snapshot, after the last tool; works once. */
@@ -21,9 +21,9 @@ export interface RunSnapshot {
 }
 
 export interface RunEnd {
-  /** The changed files by path; empty also where they are not known. */
+  /** The changed files by path; also empty when they are unknown. */
   files: ChangedFile[];
-  /** Why the changes cannot be undone, where that was not known before. */
+  /** Why the changes cannot be undone, if that was not reported before; null otherwise. */
   notice: string | null;
 }
 
@@ -33,17 +33,17 @@ export interface RunSnapshotOptions {
   snapshotter: Snapshotter;
   contents: ContentStore;
   store: SnapshotStore;
-  /** Runs one after the other with all other work on the files of the workspace. */
+  /** Runs the work when all earlier work on files has ended, and before any later work. */
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   /** Called after the end of the run. */
   onEnd(hasSnapshot: boolean): void;
-  /** True for the first notice in a session that its changes cannot be undone. */
+  /** Whether this is the first notice in the session that its changes cannot be undone. */
   isFirstNotice(sessionKey: string): boolean;
   clock: Clock;
   log: Log;
 }
 
-/** Takes no snapshots; an agent that has turned them off gets it. */
+/** Takes no snapshots: for an agent that has turned them off, and for a run without a workspace. */
 export const noSnapshot: RunSnapshot = {
   beforeChange: async () => null,
   end: async () => ({ files: [], notice: null }),
@@ -87,8 +87,7 @@ export function createRunSnapshot(options: RunSnapshotOptions): RunSnapshot {
 
 async function takeFirst(options: RunSnapshotOptions, signal: AbortSignal): Promise<Tree> {
   const { runId, sessionKey, snapshotter, contents, store, exclusive, clock } = options;
-  // The deadline includes the wait for other work on files, so that neither it nor a cancelled run
-  // waits longer.
+  // The outer deadline includes the wait for other work on files, which must not delay the run any longer.
   return withTimeout(
     (takeSignal) =>
       exclusive(async () => {
@@ -101,7 +100,7 @@ async function takeFirst(options: RunSnapshotOptions, signal: AbortSignal): Prom
         const treeHash = await contents.put(writeTree(tree));
         takeSignal.throwIfAborted();
         await store.open({ runId, sessionKey, treeHash });
-        // An open record would count later changes as those of this run.
+        // If the record stayed open, later changes would count as changes of this run.
         if (takeSignal.aborted) await store.remove(runId);
         return tree;
       }),
@@ -117,7 +116,7 @@ async function endWith(options: RunSnapshotOptions, before: Tree): Promise<RunEn
   return { files: [], notice: undoNotice(`it changed more than ${maxChanges} files`) };
 }
 
-/** Compares the workspace as it is with the tree, and writes the changes of the run. */
+/** Compares the current workspace with the tree, and writes the differences as the changes of the run. */
 export async function closeRecord(
   {
     runId,

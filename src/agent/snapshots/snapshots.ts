@@ -1,6 +1,5 @@
-// Snapshots of workspaces: what a run changed in the files of its workspace, and the way back. All
-// work on files here is done one after the other, so that a snapshot never sees half of a
-// restoration.
+// Snapshots of workspaces: what a run changed in the files of its workspace, and how to undo it. All work on
+// files is serialized, so that a snapshot never sees a restoration half done.
 import { join } from 'node:path';
 import { createSerializer, settlesWithin, withTimeout } from '../../kernel/async.ts';
 import { createLruCache } from '../../kernel/cache.ts';
@@ -28,32 +27,35 @@ import { readTree } from './tree.ts';
 export interface RunReference {
   sessionKey: string;
   runId: string;
-  /** Of the session. */
+  /** The workspace of the session. */
   workspace: Workspace;
 }
 
 export type Direction = 'undo' | 'redo';
 
+/** Runs a transaction of the caller, and calls `apply` in it. */
 export type Commit<T> = (apply: (tx: Sql) => Promise<Problem | null>, files: ChangedFile[]) => Promise<T>;
 
 export interface Snapshots {
   begin(run: RunReference): RunSnapshot;
   /**
-   * What a run that is not active changed; `none` where that is not known. Without a workspace only
-   * changes that are written already are known.
+   * The changes of a run that is not active; `none` when they are unknown. Without a workspace only changes
+   * that are stored already are known.
    */
   changes(
     run: Omit<RunReference, 'workspace'> & { workspace: Workspace | null },
   ): Promise<{ status: ChangesStatus | 'none'; files: FileDiff[] }>;
   /**
-   * Sets the files of a run back, or forth again. `commit` gets a function that changes the files and writes
-   * the new status in the transaction of the caller, and returns the reason where that is refused; it may be
-   * called twice. Throws a Problem for changes that are not in the state for this direction.
+   * Undoes the file changes of a run, or redoes them. `commit` calls `apply` in its transaction: it changes
+   * the files and writes the new status, or returns the Problem that prevents it. `apply` may be called
+   * twice. Throws a Problem when the changes do not have the status for this direction.
    */
   restore<T>(run: RunReference, direction: Direction, commit: Commit<T>): Promise<T>;
-  /** `root` is that of a workspace that ends with the session; null for one that stays. */
+  /** `root` is the session's own workspace, which is removed with it; null for the shared workspace. */
   removeSession(sessionKey: string, root: string | null): Promise<void>;
-  /** Deletes contents without a reference; a timer also calls it a minute after a removal. */
+  /**
+   * Deletes unused contents. A timer also does it, a minute after a run has ended or a session was removed.
+   */
   sweep(): Promise<void>;
   close(): Promise<void>;
 }
@@ -76,9 +78,9 @@ const defaultLimits: SnapshotLimits = {
 };
 const maxStoreBytes = 1024 * 1024 * 1024;
 const sweepDelayMs = 60_000;
-// Of contents in a shared folder, to which another process may be about to refer.
+// Younger contents of a shared folder are not deleted: another process may be about to refer to them.
 const minSharedAgeMs = 10 * 60_000;
-// Of one undo or redo; a thousand files take about a second.
+// The time limit of one undo or redo; a thousand files take about a second.
 const restoreMs = 15_000;
 
 interface Context {
@@ -90,7 +92,7 @@ interface Context {
   exclusive<T>(work: () => Promise<T>): Promise<T>;
   /** Runs of this process that have a snapshot or may take one. */
   activeRuns: Set<string>;
-  /** True for the first notice in a session that its changes cannot be undone. */
+  /** Whether this is the first notice in the session that its changes cannot be undone. */
   isFirstNotice(sessionKey: string): boolean;
   clock: Clock;
   log: Log;
@@ -158,13 +160,13 @@ function createContext({
 
 interface Snapshotters {
   of(workspace: Workspace): Snapshotter;
-  /** Its hashes keep contents from being deleted. */
+  /** Drops the snapshotter of a workspace, whose hashes keep contents from being deleted. */
   forget(root: string): void;
-  /** Of all of them. */
+  /** The last hashes of all snapshotters. */
   lastHashes(): ReadonlySet<string>;
 }
 
-// One that is dropped reads all files of its workspace again.
+// When a snapshotter is dropped, the next snapshot of its workspace reads all files again.
 const maxSnapshotters = 50;
 
 function createSnapshotters(create: (workspace: Workspace) => Snapshotter): Snapshotters {
@@ -185,7 +187,7 @@ function createSnapshotters(create: (workspace: Workspace) => Snapshotter): Snap
 
 const maxRemembered = 10_000;
 
-/** True for the first call with a key; it forgets all of them after many. */
+/** Returns true for the first call with a key. Forgets all keys when there are too many. */
 function createOnce(): (key: string) => boolean {
   const keys = new Set<string>();
   return (key) => {
@@ -196,7 +198,9 @@ function createOnce(): (key: string) => boolean {
   };
 }
 
-/** A record that a dead process left open is closed first, with the workspace as it is now. */
+/**
+ * Reads the changes of a run. A record that a dead process left open is closed first, with the current files.
+ */
 async function readChanges(
   context: Context,
   { sessionKey, runId, workspace }: Parameters<Snapshots['changes']>[0],
@@ -235,7 +239,7 @@ async function restore<T>(
   let isRestored = false;
   let lastWork: Promise<unknown> = Promise.resolve();
 
-  // The caller holds the lock of the session, so that a slow disk must not keep it for long.
+  // The caller holds the session's lock meanwhile, which a slow disk must not prolong.
   async function apply(tx: Sql): Promise<Problem | null> {
     const problem = await withTimeout(
       (signal) => {
@@ -254,11 +258,12 @@ async function restore<T>(
   try {
     return await commit(apply, changes.map(toChangedFile));
   } catch (error) {
-    // After a lost connection the new status may be committed. The files stay: another call finds
-    // them in place.
+    // After a lost connection the new status may be committed, so the files stay: a repeated call finds them
+    // restored.
     const isInDoubt = error instanceof Problem && error.kind === 'unavailable';
     if (isRestored && !isInDoubt) await restoreFiles(workspace, restorations.map(reverse), { contentOf });
-    // After its deadline a restoration sets its files back; the next work on files comes after that.
+    // A restoration that has exceeded its deadline still rolls back; later work on files has to wait for
+    // that.
     await settlesWithin(lastWork, { ms: restoreMs, clock });
     throw error;
   }
@@ -269,7 +274,7 @@ const statusesOf = {
   redo: { from: 'undone', to: 'applied' },
 } as const satisfies Record<Direction, { from: ChangesStatus; to: ChangesStatus }>;
 
-/** Null, or the reason why no file has changed. */
+/** Changes the files. Returns null, or the Problem because of which no file has changed. */
 async function changeFiles(
   { limits: { maxFileBytes } }: Context,
   workspace: Workspace,
@@ -295,7 +300,7 @@ function planRestorations(changes: readonly StoredChange[], direction: Direction
       .map(({ path, before, after }): Restoration =>
         direction === 'undo' ? { path, from: after, to: before } : { path, from: before, to: after },
       )
-      // Removals first: a folder may stand where a file is to be.
+      // Removals first: a removed file, or its folder, may be in the place of a restored file.
       .sort((left, right) => Number(left.to !== null) - Number(right.to !== null))
   );
 }

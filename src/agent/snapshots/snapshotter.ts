@@ -16,8 +16,8 @@ import type { FileState, Tree } from './tree.ts';
 
 export interface Snapshotter {
   /**
-   * With `before`, its rules about ignored files apply. Throws a SnapshotRefusal for a workspace
-   * that is too large, and the signal's reason.
+   * Takes a snapshot. With `before`, the ignore rules of that snapshot apply. Throws a SnapshotRefusal for a
+   * workspace that is too large, and the signal's reason when it is aborted.
    */
   take(signal: AbortSignal, before?: Tree): Promise<Tree>;
   /** The hashes of the last snapshot: the next one relies on their contents. */
@@ -34,16 +34,16 @@ interface KnownFile {
 const parallelReads = 8;
 // A change within one tick of the file system's clock leaves the times as they are; ticks are up to 10 ms.
 const settledMs = 100;
-// A workspace that is too large is not listed again for each run.
+// How long a refusal holds, so that a workspace that is too large is not listed again for each run.
 const refusalMs = 60_000;
-// Less than the age below which no process deletes a content.
+// Has to be shorter than the age that a content must have before other processes delete it (10 minutes).
 const renewalMs = 5 * 60_000;
 
 export interface SnapshotterOptions {
   workspace: Workspace;
   contents: ContentStore;
   limits: SnapshotLimits;
-  /** Whether other processes sweep the contents, which do not know the last hashes of this one. */
+  /** Whether other processes sweep the contents too: they do not know the last hashes of this process. */
   isShared: boolean;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
 }

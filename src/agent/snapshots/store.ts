@@ -1,4 +1,4 @@
-// SQL of the changes of files. The only file that names the tables `snapshots_*`.
+// SQL of changed files. The only file that names the tables `snapshots_*`.
 import { isForeignKeyViolation } from '../../kernel/data/database-errors.ts';
 import type { Database, Sql } from '../../kernel/data/database.ts';
 import type { FileState } from './tree.ts';
@@ -16,14 +16,14 @@ export interface StoredChange {
   path: string;
   before: FileState | null;
   after: FileState | null;
-  /** Null for files that are no text, or too large to compare. */
+  /** Null for files that are not text, or too large to compare. */
   additions: number | null;
   deletions: number | null;
 }
 
 export interface SnapshotStore {
   open(record: { runId: string; sessionKey: string; treeHash: string }): Promise<void>;
-  /** Writes the changes of an open record; without any the record is deleted. */
+  /** Writes the changes of an open record and closes it; deletes the record when there are none. */
   close(runId: string, changes: readonly StoredChange[]): Promise<void>;
   remove(runId: string): Promise<void>;
   removeSession(sessionKey: string): Promise<void>;
@@ -35,7 +35,7 @@ export interface SnapshotStore {
   pruneOldest(count: number): Promise<number>;
   /** The trees of open records of the agent. */
   openTrees(): Promise<string[]>;
-  /** Returns the hashes among these that a change refers to. */
+  /** Returns those of the hashes that a change refers to. */
   used(hashes: readonly string[]): Promise<Set<string>>;
 }
 
@@ -119,7 +119,7 @@ export function snapshotStore({ sql, tx }: Pick<Database, 'sql' | 'tx'>, agentId
   };
 }
 
-/** Under the lock of the session. Whether the record had the status before. */
+/** Called under the session's lock. Returns whether the record had the status `from`. */
 export async function changeStatus(
   tx: Sql,
   runId: string,

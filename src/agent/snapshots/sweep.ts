@@ -1,4 +1,4 @@
-// Deletes contents that no change refers to any more, and the oldest changes where the store is too large.
+// Deletes contents that no change refers to any more and, while the store is too large, the oldest changes.
 import type { ContentStore } from './content-store.ts';
 import type { SnapshotStore } from './store.ts';
 import { readTree } from './tree.ts';
@@ -17,7 +17,7 @@ export interface SweepOptions {
 // Runs whose changes are deleted at a time.
 const runsPerPruning = 20;
 
-/** Deletes the contents. No snapshot may be taken meanwhile. */
+/** Deletes the contents. The caller makes sure that no snapshot is taken at the same time. */
 export async function sweepContents(options: SweepOptions): Promise<void> {
   for (;;) {
     const bytes = await removeUnused(options);
@@ -26,7 +26,7 @@ export async function sweepContents(options: SweepOptions): Promise<void> {
   }
 }
 
-/** The bytes that remain. */
+/** Deletes unused contents; returns the number of bytes that remain. */
 async function removeUnused({ contents, store, lastHashes, minAgeMs, now }: SweepOptions): Promise<number> {
   const keptSinceMs = now().getTime() - minAgeMs;
   const neededHashes = new Set(lastHashes());

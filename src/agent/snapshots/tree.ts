@@ -1,4 +1,4 @@
-// All files of a snapshot by path, and the difference of two of them.
+// All files of a snapshot by path, and the difference between two snapshots.
 
 export interface FileState {
   hash: string;
@@ -8,7 +8,7 @@ export interface FileState {
 
 export interface Tree {
   files: ReadonlyMap<string, FileState>;
-  /** Paths that have no content here: links, files that are too large, and what cannot be read. */
+  /** Paths without a content in the snapshot: links, files that are too large or cannot be read. */
   skippedPaths: ReadonlySet<string>;
   /** The text of each `.gitignore` by its folder. */
   ignore: ReadonlyMap<string, string>;
