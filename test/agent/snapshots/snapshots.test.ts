@@ -40,7 +40,7 @@ const { signal } = new AbortController();
 const put = (path: string, text: string) => writeFile(join(folder, 'workspace', path), text);
 
 /** Opens the snapshots as a new process would. */
-async function open(limits = {}, clock = systemClock, isShared = false): Promise<Snapshots> {
+async function open({ limits = {}, clock = systemClock, isShared = false } = {}): Promise<Snapshots> {
   return createSnapshots({
     isShared,
     dataDir: folder,
@@ -95,7 +95,7 @@ describe('a snapshot', () => {
   test('explains once a session why it is absent', async () => {
     await put('a.txt', 'one');
     await put('b.txt', 'one');
-    const snapshots = await open({ maxFiles: 1 });
+    const snapshots = await open({ limits: { maxFiles: 1 } });
     const [firstSnapshot, secondSnapshot] = [snapshots.begin(runOf('run1')), snapshots.begin(runOf('run2'))];
     expect(await firstSnapshot.beforeChange(signal)).toContain('more than 1 files');
     expect([await firstSnapshot.beforeChange(signal), await secondSnapshot.beforeChange(signal)]).toEqual([
@@ -125,8 +125,8 @@ describe('a snapshot', () => {
     expect(await snapshots.changes(runOf('run2'))).toEqual({ status: 'none', files: [] });
   });
 
-  test('is not taken where the setting says so', async () => {
-    const snapshots = await open({ maxFiles: 0 });
+  test('is not taken when the limit of files is 0', async () => {
+    const snapshots = await open({ limits: { maxFiles: 0 } });
     const run = snapshots.begin(runOf('run'));
     expect(await run.beforeChange(signal)).toBeNull();
     await put('a.txt', 'one');
@@ -136,7 +136,7 @@ describe('a snapshot', () => {
 
   test('leaves out files above the maximum size', async () => {
     await put('large.txt', 'x'.repeat(100));
-    const run = (await open({ maxFileBytes: 50 })).begin(runOf('run'));
+    const run = (await open({ limits: { maxFileBytes: 50 } })).begin(runOf('run'));
     await run.beforeChange(signal);
     await put('large.txt', 'small');
     await put('new.txt', 'new');
@@ -167,7 +167,7 @@ describe('an undo', () => {
 
   test('releases the lock of the session at its deadline', async () => {
     await changeFile();
-    const snapshots = await open({}, { ...systemClock, sleep: async () => {} });
+    const snapshots = await open({ clock: { ...systemClock, sleep: async () => {} } });
     const slowDisk = { ...workspace, open: () => new Promise<never>(() => {}) };
     const restoration = snapshots.restore({ ...runOf('run'), workspace: slowDisk }, 'undo', (apply) =>
       apply(agent.sql),
@@ -220,7 +220,8 @@ describe('the contents of snapshots', () => {
   test('are deleted with the own workspace of a session', async () => {
     await put('a.txt', `one ${sessionKey}`);
     // A second later the file counts as settled, so that the next snapshot would rely on its content.
-    const snapshots = await open({}, { ...systemClock, now: () => new Date(Date.now() + 1_000) });
+    const clock = { ...systemClock, now: () => new Date(Date.now() + 1_000) };
+    const snapshots = await open({ clock });
     const run = snapshots.begin(runOf('run'));
     await run.beforeChange(signal);
     await run.end();
@@ -238,13 +239,13 @@ describe('the contents of snapshots', () => {
       now: () => new Date(Date.now() + aheadMs),
       monotonicMs: () => systemClock.monotonicMs() + aheadMs,
     };
-    const snapshots = await open({}, clock, true);
+    const snapshots = await open({ clock, isShared: true });
     await put('a.txt', `one ${sessionKey}`);
     const firstRun = snapshots.begin(runOf('run1'));
     await firstRun.beforeChange(signal);
     await firstRun.end();
     aheadMs = 15 * 60_000;
-    await (await open({}, clock, true)).sweep();
+    await (await open({ clock, isShared: true })).sweep();
     expect(await listContents()).toEqual([]);
     const run = snapshots.begin(runOf('run2'));
     await run.beforeChange(signal);
@@ -260,7 +261,7 @@ describe('the contents of snapshots', () => {
     await run.end();
     const contentsBefore = await listContents();
     expect(contentsBefore).not.toEqual([]);
-    await (await open({}, systemClock, true)).sweep();
+    await (await open({ isShared: true })).sweep();
     expect(await listContents()).toEqual(contentsBefore);
   });
 
