@@ -92,7 +92,7 @@ describe('a snapshot', () => {
     }
   });
 
-  test('explains once a session why it is absent', async () => {
+  test('explains once per session why it is missing', async () => {
     await put('a.txt', 'one');
     await put('b.txt', 'one');
     const snapshots = await open({ limits: { maxFiles: 1 } });
@@ -105,7 +105,7 @@ describe('a snapshot', () => {
     expect(await firstSnapshot.end()).toEqual({ files: [], notice: null });
   });
 
-  test('of a cancelled run does not wait for that of another workspace', async () => {
+  test('of a cancelled run does not wait for the snapshot of another workspace', async () => {
     const slowWorkspace = {
       ...workspace,
       root: `${workspace.root}-slow`,
@@ -144,7 +144,7 @@ describe('a snapshot', () => {
   });
 });
 
-test('a folder that was a link before has no changes', async () => {
+test('a run has no changes in a folder that was a link before', async () => {
   await mkdir(join(folder, 'outside'));
   await symlink(join(folder, 'outside'), join(folder, 'workspace/lib'));
   const run = (await open()).begin(runOf('run'));
@@ -217,7 +217,7 @@ describe('the contents of snapshots', () => {
     expect(await listContents()).toEqual([]);
   });
 
-  test('are deleted with the own workspace of a session', async () => {
+  test('are deleted with the workspace of a session', async () => {
     await put('a.txt', `one ${sessionKey}`);
     // A second later the file counts as settled, so that the next snapshot would rely on its content.
     const clock = { ...systemClock, now: () => new Date(Date.now() + 1_000) };
