@@ -212,7 +212,7 @@ describe('the contents of snapshots', () => {
     const changes = await snapshots.changes(runOf('run'));
     expect(changes.files[0]?.diff).toContain('-one');
     await snapshots.removeSession(sessionKey, null);
-    // Another process relies on no contents of a snapshot before.
+    // A new process relies on no earlier snapshot, so that it deletes all contents.
     await (await open()).sweep();
     expect(await listContents()).toEqual([]);
   });
@@ -244,6 +244,7 @@ describe('the contents of snapshots', () => {
     const firstRun = snapshots.begin(runOf('run1'));
     await firstRun.beforeChange(signal);
     await firstRun.end();
+    // Later than the ten minutes for which a sweep leaves shared contents alone.
     aheadMs = 15 * 60_000;
     await (await open({ clock, isShared: true })).sweep();
     expect(await listContents()).toEqual([]);
