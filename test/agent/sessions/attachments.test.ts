@@ -92,9 +92,9 @@ describe('renderFiles', () => {
         text,
         isBase64: false,
       }));
-      const { nodes, rest: textBehind } = filesIn(`${await renderFiles(files, 'nonce')}\n\nDo it.`);
+      const { nodes, rest: textAfter } = filesIn(`${await renderFiles(files, 'nonce')}\n\nDo it.`);
       expect(nodes).toHaveLength(3);
-      expect(textBehind.trim()).toBe('Do it.');
+      expect(textAfter.trim()).toBe('Do it.');
       expect(addsOnlyBackslashes(content, defuse(content))).toBe(true);
     },
   );
@@ -245,8 +245,8 @@ describe('attachments of an input', () => {
     const agent = await world.start();
     const sessionId = await executeWith(agent, largeAttachments);
     const content = world.gateway.requests[0]?.prompt.at(-1)?.content as { text: string }[];
-    const { nodes, rest: textBehind } = filesIn(content.map(({ text }) => text).join(''));
-    expect([nodes.length, textBehind.trim()]).toEqual([20, 'Read them all.']);
+    const { nodes, rest: textAfter } = filesIn(content.map(({ text }) => text).join(''));
+    expect([nodes.length, textAfter.trim()]).toEqual([20, 'Read them all.']);
     const { items } = await agent.client.sessions.listMessages({ sessionId });
     expect(items[0]?.parts.filter(({ type }) => type === 'data-attachment')).toHaveLength(20);
   });

@@ -153,11 +153,11 @@ describe('an input without a free place', () => {
     await sql.unsafe(`create trigger test_refuse before update on agent.sessions_runs for each row
       when (new.run_id = '${runId}' and new.status = 'running') execute function agent.test_refuse()`);
     firstAnswer.end();
-    const attempts = async () => {
+    const wasAttempted = async () => {
       const [row] = await sql<{ is_called: boolean }[]>`select is_called from agent.test_attempts`;
       return row?.is_called;
     };
-    await expect.poll(attempts).toBe(true);
+    await expect.poll(wasAttempted).toBe(true);
     await client.sessions.cancel({ sessionId: 'b' });
     await sql.unsafe('drop trigger test_refuse on agent.sessions_runs');
     await sql.unsafe('drop function agent.test_refuse');

@@ -578,16 +578,16 @@ describe('createEventLog', () => {
 test('an agent refuses a second one on its data folder', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'townhall-two-'));
   const config = readAgentConfig({ 'data-dir': dataDir, port: '0' }, { AGENT_GATEWAY_TOKEN: 'th_usr_test' });
-  const needs = () => ({ log: silentLog, redactor: createRedactor() });
-  const firstAgent = await createAgent(config, needs());
+  const createOptions = () => ({ log: silentLog, redactor: createRedactor() });
+  const firstAgent = await createAgent(config, createOptions());
   try {
     const { url } = await firstAgent.listen();
-    await expect(createAgent(config, needs())).rejects.toThrow(/is held by process \d+/);
+    await expect(createAgent(config, createOptions())).rejects.toThrow(/is held by process \d+/);
     expect((await fetch(`${url}/health`)).status).toBe(200);
   } finally {
     await firstAgent.close();
   }
-  const thirdAgent = await createAgent(config, needs());
+  const thirdAgent = await createAgent(config, createOptions());
   await thirdAgent.close();
   await rm(dataDir, { recursive: true, force: true });
 });

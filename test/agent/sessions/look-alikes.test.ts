@@ -21,13 +21,13 @@ function defuseByReference(text: string): string {
     for (let unit = 0; unit < visibleCharacters.length; unit += 1) unitEnds.push(position);
     plainText += visibleCharacters;
   }
-  let result = '';
+  let defusedText = '';
   let start = 0;
   for (const { index } of plainText.matchAll(lookAlike)) {
-    result += `${text.slice(start, unitEnds[index])}\\`;
+    defusedText += `${text.slice(start, unitEnds[index])}\\`;
     start = unitEnds[index] as number;
   }
-  return result + text.slice(start);
+  return defusedText + text.slice(start);
 }
 
 describe('defuse', () => {

@@ -2,21 +2,21 @@
 import { describe, expect, test } from 'vitest';
 import { removeSession } from '../../../src/agent/sessions/sessions.ts';
 
-type Parts = Parameters<typeof removeSession>[0];
+type Options = Parameters<typeof removeSession>[0];
 type Session = Parameters<typeof removeSession>[1];
 
 describe('removeSession', () => {
   test('removes snapshots and workspace while attachments are out of reach', async () => {
     const steps: string[] = [];
-    const parts = {
+    const options = {
       runs: { cancel: async () => {} },
       eventLog: { remove: async () => 'gone' },
       files: { removeAll: () => Promise.reject(new Error('The bucket is out of reach.')) },
       snapshots: { removeSession: async () => steps.push('snapshots') },
       workspaces: { rootOf: () => '/w', remove: async () => steps.push('workspace') },
-    } as unknown as Parts;
+    } as unknown as Options;
     const session = { key: 'k', workspace: 'folder' } as Session;
-    await expect(removeSession(parts, session)).rejects.toThrow('out of reach');
+    await expect(removeSession(options, session)).rejects.toThrow('unreachable');
     expect(steps).toEqual(['snapshots', 'workspace']);
   });
 });

@@ -26,9 +26,9 @@ const unavailableError = { status: 409, code: 'workspace_unavailable', param: 'w
 // Requests about a session that exists have no member `workspace`.
 const unavailableSession = { ...unavailableError, param: 'sessionId' };
 
-function git(folder: string, ...words: string[]): string {
+function git(folder: string, ...args: string[]): string {
   const identity = ['-c', 'user.name=Test', '-c', 'user.email=test@example.com'];
-  return execFileSync('git', ['-C', folder, ...identity, ...words], { encoding: 'utf8' }).trim();
+  return execFileSync('git', ['-C', folder, ...identity, ...args], { encoding: 'utf8' }).trim();
 }
 
 /** An agent whose workspace is a repository with one commit. */
