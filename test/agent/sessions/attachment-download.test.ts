@@ -70,7 +70,7 @@ describe('sessions.getAttachment', () => {
     expect([...new Uint8Array(await (await download(png)).arrayBuffer())]).toEqual([1, 2, 255]);
   });
 
-  test('has a browser save the content and never run it', async () => {
+  test('makes a browser save the content instead of running it', async () => {
     const agent = await world.start();
     const [html] = await attach(agent);
     const { status, headers } = await get(agent, 's', html);
@@ -185,7 +185,7 @@ describe('an agent with a bucket', () => {
     await expect.poll(() => server.keys()).toEqual(keysBefore);
   });
 
-  test('answers 503 for a file while the bucket is out of reach', async () => {
+  test('answers 503 for a file while the bucket is unreachable', async () => {
     const brokenServer = await startS3Server();
     const agent = await world.start({ settings: settingsOf(brokenServer) });
     const [html] = await attach(agent);

@@ -125,7 +125,7 @@ describe('renderFiles', () => {
     ]);
   });
 
-  test('maps no two texts to the same one', () => {
+  test('maps different texts to different results', () => {
     const texts = new Map<string, string>();
     // The generator MINSTD, with a fixed seed.
     let state = 7;

@@ -90,7 +90,7 @@ describe('an input without a free place', () => {
     expect(inputsOfModel()).toEqual(['first', 'second', 'third']);
   });
 
-  test('is answered by a call that waits for its end', async () => {
+  test('is answered when its caller waits for the result', async () => {
     const { client, firstAnswer } = await startFull(['a']);
     const answer = client.sessions.execute({ instructions: 'second' });
     await expect.poll(async () => (await client.sessions.list({ kind: 'execute' })).items).toHaveLength(1);
@@ -98,7 +98,7 @@ describe('an input without a free place', () => {
     expect(await answer).toMatchObject({ text: 'Done.' });
   });
 
-  test('is shown as queued by a call that stops waiting', async () => {
+  test('is reported as queued when its caller waits too long', async () => {
     const { client, firstAnswer } = await startFull(['a'], { executeWaitMs: 50 });
     expect(await client.sessions.execute({ instructions: 'second' })).toMatchObject({
       queued: true,
@@ -194,7 +194,7 @@ describe('an input without a free place', () => {
     expect(inputsOfModel()).toEqual(['first', 'second', 'third', 'fourth']);
   });
 
-  test('keeps its turn over a restart', async () => {
+  test('keeps its turn across a restart', async () => {
     const name = `restarted-${randomUUID()}`;
     const firstAgent = await world.start({ name, settings: { maxRuns: 1 } });
     const firstAnswer = holdFirst();

@@ -84,7 +84,7 @@ describe('sessions.execute with a chat', () => {
 });
 
 describe('sessions.executeInSession', () => {
-  test('waits for the answer in a session that is no chat', async () => {
+  test('waits for the answer in a session that is not a chat', async () => {
     const { client } = await world.start();
     world.gateway.answer(() => says('Now.'));
     await client.sessions.create({ id: 'plain' });

@@ -98,7 +98,7 @@ const tooLong: ScriptedAnswer = {
 };
 
 describe('a long output of a tool', () => {
-  test('is shown by its ends and readable in parts', async () => {
+  test('is shown by its beginning and end, and can be read in parts', async () => {
     const length = 120_000;
     let step = 0;
     world.gateway.answer((request) => {
@@ -382,7 +382,7 @@ describe('a picture', () => {
     expect(fileTokens('image/png', png(800, 600, 3_000_000))).toBe((800 * 600) / 750);
   });
 
-  test('counts 1,600 tokens at most', () => {
+  test('counts at most 1,600 tokens', () => {
     expect(fileTokens('image/png', png(8_000, 6_000))).toBeLessThanOrEqual(1_600);
   });
 
@@ -397,7 +397,7 @@ describe('a picture', () => {
     expect(contextWindow.used).toBeLessThan(10_000);
   });
 
-  test('is left out for a text-only model alone', async () => {
+  test('is left out only for a text-only model', async () => {
     world.gateway.catalog([
       { id: 'acme/text', context_window: 64_000, inputs: ['text'] },
       { id: 'acme/vision', context_window: 64_000, inputs: ['text', 'image'] },

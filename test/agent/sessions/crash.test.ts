@@ -469,7 +469,7 @@ describe('a run that another process settles', () => {
     ).toEqual([]);
   });
 
-  test('is not a run of another agent', async () => {
+  test('is not settled by a process of another agent', async () => {
     const agent = await start('owner');
     const slowAnswer = holdAnswer();
     gateway.answer(() => slowAnswer.answer);
@@ -486,7 +486,7 @@ describe('a run that another process settles', () => {
 });
 
 describe('agents on one database', () => {
-  test('keep sessions of one id apart', async () => {
+  test('keep sessions with the same id apart', async () => {
     const startBoth = () => Promise.all(['first-of-two', 'second-of-two'].map((name) => start(name)));
     const firstAgents = await startBoth();
     for (const { client } of firstAgents) await client.sessions.create({ id: 'shared' });
@@ -575,7 +575,7 @@ describe('createEventLog', () => {
   });
 });
 
-test('an agent refuses a second one on its data folder', async () => {
+test('an agent refuses to start on the data folder of a running agent', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'townhall-two-'));
   const config = readAgentConfig({ 'data-dir': dataDir, port: '0' }, { AGENT_GATEWAY_TOKEN: 'th_usr_test' });
   const createOptions = () => ({ log: silentLog, redactor: createRedactor() });

@@ -122,7 +122,7 @@ describe('the input of sessions.execute', () => {
     });
   });
 
-  test('sums up a conversation that exceeds the gateway’s limit', async () => {
+  test('summarizes a conversation that exceeds the gateway’s limit', async () => {
     const agent = await start();
     gateway.answer(() => says('Read.'));
     const attachment = {
@@ -205,7 +205,7 @@ describe('a run of sessions.execute', () => {
     ]);
   });
 
-  test('logs every event before its effects without a gap', async () => {
+  test('logs its events in order and without a gap', async () => {
     const agent = await start();
     gateway.answer((_, index) => (index === 0 ? calls({ name: 'files_list', input: {} }) : says('Empty.')));
     const { sessionId, runId } = await agent.client.sessions.execute({ instructions: 'Look around.' });
@@ -244,7 +244,7 @@ describe('a run of sessions.execute', () => {
     expect({ ...session }).toEqual({ kind: 'execute', head_seq: log.length, active_run_id: null });
   });
 
-  test('continues after failing tools, which the model sees', async () => {
+  test('continues after failing tools and shows their errors to the model', async () => {
     const agent = await start({ settings: { toolTimeoutMs: 200 } });
     const names = ['throw', 'hang', 'cycle', 'huge'];
     gateway.answer((_, index) =>

@@ -111,7 +111,7 @@ describe('a folded session', () => {
     }
   });
 
-  test('gives the model an output again', async () => {
+  test('returns a folded tool output', async () => {
     const { agent, events } = await createFoldedSession();
     const output = events.findLast((event) => event.type === 'tool.output');
     const session = await recordOf(agent, 's');
@@ -143,7 +143,7 @@ describe('a folded session', () => {
 });
 
 describe('foldSessionsAtRest', () => {
-  test('leaves a session with a run within the last day', async () => {
+  test('does not fold a session that had a run within the last day', async () => {
     const { agent } = await createSessionWithRun();
     await fold(agent);
     expect((await readLogSize(agent)).foldedTypes).toEqual([]);

@@ -88,7 +88,7 @@ describe('defuse', () => {
     ).not.toThrow();
   });
 
-  test('gives the same result for text in pieces', async () => {
+  test('defuses a long text in pieces as it does as a whole', async () => {
     const text = `\u00e9${'<\u200bfile <\\ x'.repeat(100_000)}${' '.repeat(300_000)}</file>`;
     const renderedText = await renderFiles(
       [

@@ -13,7 +13,7 @@ afterEach(() => world.reset());
 afterAll(() => world.close());
 
 describe('sessions.listMessages', () => {
-  test('gives a seq before the start of an open message', async () => {
+  test('returns a seq before the start of the message in progress', async () => {
     const { client } = await world.start();
     const slowAnswer = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? says('First.') : slowAnswer.answer));

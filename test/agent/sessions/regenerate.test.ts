@@ -51,7 +51,7 @@ const untilIdle = ({ client }: TestAgent) =>
 const nothingToRegenerate = { status: 409, code: 'nothing_to_regenerate' };
 
 describe('sessions.regenerate', () => {
-  test('answers the last input again without the former answer', async () => {
+  test('answers the last input again without the previous answer', async () => {
     const agent = await startWith(['One.', 'Two.']);
     const { client } = agent;
     const receipt = await client.sessions.regenerate({ sessionId: 's' });
@@ -101,7 +101,7 @@ describe('sessions.regenerate', () => {
     ]);
   });
 
-  test('keeps the former answer in a fork at an earlier point', async () => {
+  test('keeps the previous answer in a fork at an earlier point', async () => {
     const agent = await startWith(['One.']);
     const { client, dataDir, name } = agent;
     const { headSeq } = await client.sessions.get({ sessionId: 's' });
@@ -143,7 +143,7 @@ describe('sessions.regenerate', () => {
     ]);
   });
 
-  test('replaces an answer of reasoning alone', async () => {
+  test('replaces an answer that has only reasoning', async () => {
     const agent = await world.start();
     const reasoning = [
       { type: 'reasoning-start', id: 'r' },

@@ -6,12 +6,12 @@ type Options = Parameters<typeof removeSession>[0];
 type Session = Parameters<typeof removeSession>[1];
 
 describe('removeSession', () => {
-  test('removes snapshots and workspace while attachments are out of reach', async () => {
+  test('removes snapshots and workspace while attachments are unreachable', async () => {
     const steps: string[] = [];
     const options = {
       runs: { cancel: async () => {} },
       eventLog: { remove: async () => 'gone' },
-      files: { removeAll: () => Promise.reject(new Error('The bucket is out of reach.')) },
+      files: { removeAll: () => Promise.reject(new Error('The bucket is unreachable.')) },
       snapshots: { removeSession: async () => steps.push('snapshots') },
       workspaces: { rootOf: () => '/w', remove: async () => steps.push('workspace') },
     } as unknown as Options;

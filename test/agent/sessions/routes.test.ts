@@ -46,7 +46,7 @@ describe('sessions.create', () => {
     });
   });
 
-  test('refuses a second session of one id unless the call accepts it', async () => {
+  test('refuses a second session with the same id unless the call accepts it', async () => {
     const { client } = await world.start();
     await client.sessions.create({ id: 'first', title: 'One' });
     await expect(client.sessions.create({ id: 'first' })).rejects.toMatchObject({
@@ -56,7 +56,7 @@ describe('sessions.create', () => {
     expect(await client.sessions.create({ id: 'first', ifExists: 'return' })).toMatchObject({ title: 'One' });
   });
 
-  test('keeps sessions of one id apart by agent', async () => {
+  test('keeps sessions with the same id apart by agent', async () => {
     const [firstAgent, secondAgent] = [await world.start(), await world.start()];
     await firstAgent.client.sessions.create({ id: 'shared', title: 'Mine' });
     await expect(secondAgent.client.sessions.get({ sessionId: 'shared' })).rejects.toMatchObject({
@@ -114,7 +114,7 @@ describe('sessions.list', () => {
     },
   );
 
-  test('lists archived sessions apart', async () => {
+  test('lists archived sessions separately', async () => {
     const { client } = await world.start();
     await client.sessions.create({ id: 'archived' });
     await client.sessions.create({ id: 'current' });
@@ -176,7 +176,7 @@ describe('a list with large contents', () => {
       expect(pages).toEqual([[6, 2_000_000, 2_000_000, 2_000_000], [2_000_000]]);
     });
 
-    test('is read in parts of 6 MiB and one event at most', async () => {
+    test('is read in pages of at most 6 MiB and one event', async () => {
       const { client, sql, sessionKey } = await createLargeSession();
       const { headSeq } = await client.sessions.get({ sessionId: 's' });
       const readSeqs: number[] = [];
@@ -339,7 +339,7 @@ describe('sessions.prompt', () => {
   ];
 
   test.each(['data:image/png;base64,AAAA', 'data:;base64,AAAA', 'data:image/png;charset=x;base64,AA=='])(
-    'gives the model the file of %s',
+    'sends the file of %s to the model',
     async (url) => {
       const { client } = await world.start();
       world.gateway.answer(() => says('Seen.'));
@@ -529,7 +529,7 @@ describe('a steer', () => {
     }
   });
 
-  test('cancels its run together with itself', async () => {
+  test('cancels its run when it is cancelled', async () => {
     const { client } = await world.start();
     const [firstAnswer, secondAnswer] = [holdAnswer(), holdAnswer()];
     world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : secondAnswer.answer));
@@ -647,7 +647,7 @@ describe('sessions.fork', () => {
     await expect(fork).rejects.toMatchObject(problem);
   });
 
-  test('cuts the open message in a fork while the run goes on', async () => {
+  test('ends the open message in a fork while the run continues', async () => {
     const { client } = await world.start();
     const firstAnswer = holdAnswer();
     world.gateway.answer((_, index) => (index === 0 ? firstAnswer.answer : says('Elsewhere.')));
@@ -673,7 +673,7 @@ describe('sessions.fork', () => {
     });
   });
 
-  test('gives each fork the text of its moment', async () => {
+  test('gives each fork the text that is written so far', async () => {
     const { client } = await world.start();
     const firstAnswer = holdAnswer();
     world.gateway.answer(() => firstAnswer.answer);

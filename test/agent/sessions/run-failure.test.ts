@@ -14,7 +14,7 @@ describe('the failure of a run in another process', () => {
     ['not_ready', 503],
     ['upstream_timeout', 504],
     ['internal_error', 500],
-  ])('answers %s with %i, as the process that ran it', (code, status) => {
+  ])('has the code %s with the status %i', (code, status) => {
     const problem = runFailure({ status: 'failed', error: { code, message: 'It failed.' } }, 'run_1');
     expect(problem).toMatchObject({ code, status, message: 'It failed. (run_1)' });
   });

@@ -223,7 +223,7 @@ describe('a step that fails', () => {
     expect(events.find(({ type }) => type === 'run.retrying')).toMatchObject({ step: 1, attempt: 1 });
   });
 
-  test('sends the results of tool calls before the disconnection', async () => {
+  test('sends the results of tools that were called before the disconnection', async () => {
     const { client } = await world.start({ settings: { modelRetries: 2 } });
     world.gateway.answer((_request, index) => (index === 0 ? breaksAfter(...tool) : says('Listed.')));
     const { runId } = await promptAndWait(client, 'Go.');
@@ -272,7 +272,7 @@ describe('a step that fails', () => {
       { status: 502, error: { type: 'api_error', code: 'upstream_failed' } },
       'model_unavailable',
     ],
-  ])('waits for %s as long as the gateway asks', async (_, refusal, reason) => {
+  ])('waits after %s for the time that the gateway requests', async (_, refusal, reason) => {
     const { client } = await world.start({ settings: { modelWaitMs: 30_000 } });
     world.gateway.answer((_request, index) =>
       index === 0 ? { ...refusal, headers: { 'retry-after': '2' } } : says('At last.'),

@@ -121,7 +121,7 @@ describe('createToolDeltas', () => {
     deltas.close();
   });
 
-  test('publishes 65,536 characters of a call at most', () => {
+  test('publishes at most 65,536 characters of a call', () => {
     const { pieces, deltas } = open();
     for (let index = 0; index < 100; index += 1) deltas.add('output', call, 'x'.repeat(1_000));
     deltas.end('output', 'c');
@@ -129,7 +129,7 @@ describe('createToolDeltas', () => {
     deltas.close();
   });
 
-  test('begins an input again after its stream broke', () => {
+  test('starts an input again after its stream broke', () => {
     const { pieces, deltas } = open();
     deltas.add('input', call, 'lost');
     deltas.dropInputs();

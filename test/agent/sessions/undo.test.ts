@@ -193,7 +193,7 @@ describe('sessions.undoRun', () => {
     });
   });
 
-  test('notes the undo in the next input, also after a restart', async () => {
+  test('tells the model about the undo, even after a restart', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const runId = await run(agent);
     await agent.client.sessions.undoRun({ sessionId: 's', runId });
@@ -251,7 +251,7 @@ describe('sessions.undoRun', () => {
     expect([await readText(agent, 'a.txt'), await readText(agent, 'b.txt')]).toEqual(['two', 'three']);
   });
 
-  test('restores the files once a foreign change is reverted', async () => {
+  test('restores the files once the change of another program is reverted', async () => {
     const agent = await startWith({ 'b.txt': 'one' }, [write('b.txt', 'two')]);
     const runId = await run(agent);
     await put(agent, { 'b.txt': 'three' });
@@ -260,7 +260,7 @@ describe('sessions.undoRun', () => {
     expect(await readText(agent, 'b.txt')).toBe('one');
   });
 
-  test('treats a change of a later run as a foreign change', async () => {
+  test('restores nothing while a later run has changed the file', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two'), write('a.txt', 'three')]);
     const [firstRun, secondRun] = [await run(agent), await run(agent)];
     const undo = (runId: string) => agent.client.sessions.undoRun({ sessionId: 's', runId });
@@ -315,7 +315,7 @@ describe('sessions.redoRun', () => {
     expect(await readText(agent, 'a.txt')).toBe('two');
   });
 
-  test('notes the redo in the next input', async () => {
+  test('tells the model about the redo', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('a.txt', 'two')]);
     const target = { sessionId: 's', runId: await run(agent) };
     await agent.client.sessions.undoRun(target);

@@ -114,7 +114,7 @@ describe('a session with a folder of its own', () => {
     expect(await readText(folder, 'a.txt')).toBe('own');
   });
 
-  test('deletes its folder with itself', async () => {
+  test('deletes its folder when it is removed', async () => {
     const agent = await world.start();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'folder' });
     const folder = await folderOf(agent, sessionId);
@@ -171,7 +171,7 @@ describe('a session with a worktree', () => {
     expect(git(agent.workspace, 'branch', '--list', 'townhall/*')).toBe('');
   });
 
-  test('leaves its branch when that has commits of its own', async () => {
+  test('keeps its branch when it has commits of its own', async () => {
     const agent = await startInRepository();
     const { id: sessionId } = await agent.client.sessions.create({ workspace: 'worktree' });
     const { workspace } = await agent.client.sessions.getSystem({ sessionId });
@@ -237,7 +237,7 @@ describe('sessions.create with a workspace', () => {
     expect(await readdir(join(dataDir, 'workspaces'))).toHaveLength(1);
   });
 
-  test('returns a session that exists also at the limit', async () => {
+  test('returns an existing session even at the limit', async () => {
     const { client } = await world.start({ settings: { maxWorkspaces: 1 } });
     const request = { id: 's', workspace: 'folder', ifExists: 'return' } as const;
     await client.sessions.create(request);
@@ -247,7 +247,7 @@ describe('sessions.create with a workspace', () => {
     });
   });
 
-  test('makes no second folder for a session that exists', async () => {
+  test('creates no second folder for an existing session', async () => {
     const { client, dataDir } = await world.start();
     const request = { id: 's', workspace: 'folder', ifExists: 'return' } as const;
     await client.sessions.create(request);
@@ -357,7 +357,7 @@ test('a decision in another process is stored as a rule', async () => {
   ]);
 });
 
-test('a start removes only worktrees without a folder and a session', async () => {
+test('a start unregisters only worktrees of sessions that are gone', async () => {
   const agent = await startInRepository();
   const { dataDir, name, workspace } = agent;
   await agent.client.sessions.create({ workspace: 'worktree' });
