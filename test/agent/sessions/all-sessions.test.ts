@@ -85,7 +85,7 @@ describe('sessions.followAll', () => {
     await client.sessions.create({ id: 'before' });
     const stop = new AbortController();
     const all = readInBackground(client.sessions.followAll({}, { signal: stop.signal }));
-    // The stream is open once a new session is in it.
+    // Create sessions until the event of one arrives: then the stream is open.
     for (let index = 0; all.events.length === 0; index += 1) {
       await client.sessions.create({ id: `probe-${index}` });
       await new Promise((resolve) => setImmediate(resolve));

@@ -228,6 +228,7 @@ describe('attachments of an input', () => {
     ]);
   });
 
+  // Twenty attachments of about 240 KB each, below the limit of 8 MiB in total.
   const largeAttachments = Array.from({ length: 20 }, (_, index) => ({
     type: 'document' as const,
     fileName: names[index % names.length] as string,

@@ -1,5 +1,5 @@
-// The prompt of a long session: old outputs as notes, the past as a summary, and no
-// input that the model does not accept.
+// The prompt of a long session: old tool outputs become notes, earlier messages become a summary, and the
+// model gets no input that it does not accept.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -242,6 +242,7 @@ describe('a prompt filled by the definitions of tools', () => {
     world.gateway.answer(readPages(30, 900));
     const client = await startSession([reader, wordyPlugin]);
     expect(await runPrompt(client, { text: 'Read all pages.' })).toMatchObject({ status: 'completed' });
+    // Otherwise each of the 30 steps would request a summary.
     expect(world.gateway.requests.filter(isSummaryRequest).length).toBeLessThanOrEqual(8);
   });
 
@@ -444,7 +445,7 @@ describe('a picture', () => {
       await runPrompt(client, { parts: [{ type: 'text', text: 'Look.' }, picture()], model: 'acme/text' }),
     ).toMatchObject({ text: 'Seen.' });
     await runPrompt(client, { text: 'And?', model: 'acme/text' });
-    // The second run did not try it again.
+    // The first run needed two requests; the second run did not send the picture again.
     expect(world.gateway.requests).toHaveLength(3);
   });
 });

@@ -139,6 +139,8 @@ describe('a killed agent', { timeout: 180_000 }, () => {
       { type: 'text-start', id: 't' },
       { type: 'text-delta', id: 't', delta: 'So far, ' },
     ];
+    // With notes of 3,000 characters, 25 reads overflow the context of 16,000 tokens, so old outputs are
+    // pruned. Then one answer breaks off, and the 30th request hangs until the agent is killed.
     let reads = 0;
     gateway.answer((request) => {
       if (/Sum up the conversation/.test(JSON.stringify(request.prompt.at(-1))))

@@ -84,7 +84,7 @@ describe('a run during which the database does not answer', () => {
     return { events, run };
   }
 
-  // The limit of a wait for a lock is two seconds.
+  // A statement waits for a lock for two seconds at most, so several attempts fail during the five seconds.
   test('completes after a lock that outlasts the limit', async () => {
     const { events, run } = await runWhileBlocked(() => sleep(5_000));
     expect(run).toMatchObject({ status: 'completed', text: 'Done.' });

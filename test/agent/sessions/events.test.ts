@@ -139,7 +139,7 @@ describe('sessions.follow', () => {
     answer.end();
     const events = await receivedEvents;
     expect(seqs(events)).toEqual(seqs(events).map((_, index) => index + 2));
-    // Complete at its end; before that as far as the poll has come.
+    // The last event has the complete text. Before it, the text arrives as far as each poll has read it.
     expect(events.find((event) => event.type === 'part.ended')).toMatchObject({ text: 'From afar' });
   });
 });

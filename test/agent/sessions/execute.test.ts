@@ -125,6 +125,7 @@ describe('the input of sessions.execute', () => {
   test('summarizes a conversation that exceeds the gateway’s limit', async () => {
     const agent = await start();
     gateway.answer(() => says('Read.'));
+    // Two of these exceed the 10 MiB that the gateway accepts in one request.
     const attachment = {
       type: 'document' as const,
       fileName: 'a.txt',
@@ -185,6 +186,7 @@ describe('a run of sessions.execute', () => {
       queued: false,
       text: 'It was sunny.',
       finishReason: 'stop',
+      // Three steps, each of 10 and 3 tokens.
       usage: { inputTokens: 30, outputTokens: 9 },
       message: { role: 'assistant', metadata: { status: 'completed', model: 'local/echo' } },
     });

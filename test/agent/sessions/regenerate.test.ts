@@ -20,7 +20,7 @@ afterAll(() => world.close());
 
 const wait = { headers: { prefer: 'wait=20' } };
 
-/** The texts of a prompt behind its system message. */
+/** The texts of a prompt after its system message. */
 const promptTexts = (request: StreamRequest | undefined): string[] =>
   (request?.prompt ?? [])
     .slice(1)

@@ -1,4 +1,4 @@
-// The steps of the removal of a session, while one of them fails.
+// The removal of a session while one of its steps fails.
 import { describe, expect, test } from 'vitest';
 import { removeSession } from '../../../src/agent/sessions/sessions.ts';
 

@@ -143,7 +143,7 @@ describe('a session in a path', () => {
 
 describe('a list with large contents', () => {
   describe('of messages', () => {
-    // The last one compresses to a hundredth of its length.
+    // The last text compresses to a hundredth of its length.
     const random = () => randomBytes(1_000_000).toString('hex');
     const texts = [random(), random(), random(), 'a'.repeat(2_000_000)];
 
@@ -173,6 +173,7 @@ describe('a list with large contents', () => {
         pages.push(items.map(({ parts }) => (parts[0] as { text: string }).text.length));
         cursor = nextCursor;
       }
+      // A page ends with the message that exceeds 4 MiB; the first message is `Begin.`.
       expect(pages).toEqual([[6, 2_000_000, 2_000_000, 2_000_000], [2_000_000]]);
     });
 
@@ -722,6 +723,7 @@ describe('sessions.fork', () => {
     await client.sessions.create({ id: 's' });
     await client.sessions.prompt({ sessionId: 's', text: 'Down?' }, wait);
     let lastId = 's';
+    // More than the 32 ancestors that a fork refers to.
     const depth = 34;
     for (let count = 0; count < depth; count += 1) lastId = (await forkOf(client, { sessionId: lastId })).id;
     const readLineage = async () =>

@@ -56,6 +56,7 @@ describe('a run that compacts its conversation', () => {
     const client = await compact();
     const events = await collect(client.sessions.follow({ sessionId: 's', until: 'idle' }));
     expect(events.findLast((event) => event.type === 'run.settled')).toMatchObject({
+      // The summary and the answer, each of 10 and 3 tokens.
       usage: { inputTokens: 20, outputTokens: 6 },
     });
   });

@@ -347,7 +347,7 @@ describe('sessions.redoRun', () => {
 describe('snapshots of the workspace', () => {
   test('are skipped with one warning when it is too large', async () => {
     const agent = await startWith({ 'a.txt': 'one' }, [write('b.txt', 'x'), write('c.txt', 'x')]);
-    // Sparse, so that they take no space.
+    // 65 files of 4 MiB exceed the limit of 256 MiB. They are sparse, so they take no space.
     for (let index = 0; index < 65; index += 1) {
       await writeFile(join(agent.workspace, `${index}.bin`), '');
       await truncate(join(agent.workspace, `${index}.bin`), 4 * 1024 * 1024);

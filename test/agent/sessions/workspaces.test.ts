@@ -370,6 +370,8 @@ test('a start unregisters only worktrees of sessions that are gone', async () =>
   expect(branches()).toContain('townhall/gone');
   await world.start({ dataDir, name, workspace });
   await expect.poll(branches).not.toContain('townhall/gone');
+  // The repository itself, the worktree of the session, and `elsewhere`, which is not below the agent's
+  // folder.
   expect(git(workspace, 'worktree', 'list').split('\n')).toHaveLength(3);
   expect(branches()).toContain('townhall/elsewhere');
 });
