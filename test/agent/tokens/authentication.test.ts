@@ -62,7 +62,7 @@ function wrongCredentials(token: string): Record<string, Record<string, string>>
 }
 
 /** Hosts, origins and sites other than those of an agent at the port, by a name for the failure message. */
-function foreignHeaders(port: number): Record<string, [string, string][]> {
+function untrustedHeaders(port: number): Record<string, [string, string][]> {
   const ownHost = `127.0.0.1:${port}`;
   return {
     'evil.test': [['Host', 'evil.test']],
@@ -239,7 +239,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
       { method: 'GET', path: '/nowhere' },
       { method: 'OPTIONS', path: '/api/execute' },
     ]) {
-      for (const [name, headers] of Object.entries(foreignHeaders(Number(port)))) {
+      for (const [name, headers] of Object.entries(untrustedHeaders(Number(port)))) {
         // Without a token the answer is 403 too, not 401: Host and Origin are checked first.
         for (const authorization of [`Bearer ${agent.token}`, '']) {
           const answer = await rawRequest(

@@ -10,8 +10,8 @@ import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { databaseFlags, silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
-async function run(...words: string[]): Promise<{ output: string[]; errors: string[] }> {
-  const { code, ...lines } = await runInProcess(['agent', ...words]);
+async function run(...args: string[]): Promise<{ output: string[]; errors: string[] }> {
+  const { code, ...lines } = await runInProcess(['agent', ...args]);
   expect(code).toBe(0);
   return lines;
 }
