@@ -196,7 +196,7 @@ describe('permissions.create', () => {
     expect(secondRule.expiresAt).not.toBeNull();
   });
 
-  test('ends no denial earlier than before', async () => {
+  test('never shortens a rule that denies', async () => {
     const agent = await world.start();
     const rule = { tool: 'files.write', effect: 'deny' } as const;
     const create = async (expiresInMs?: number) => {
@@ -223,7 +223,7 @@ describe('permissions.create', () => {
     expect(rows.map((row) => row['tool'] as string)).toEqual(['shell']);
   });
 
-  test('expires a rule after its time', async () => {
+  test('expires a rule at its time', async () => {
     const agent = await world.start();
     await agent.client.sessions.create({ id: 's' });
     await agent.client.permissions.create({ tool: 'shell', effect: 'allow', expiresInMs: 1_000 });
@@ -367,7 +367,7 @@ describe('a plugin whose permission function fails', () => {
     expect(events.find(({ type }) => type === 'run.settled')).toMatchObject({ outcome: 'completed' });
   });
 
-  test('adds no rule for a call that is approved once', async () => {
+  test('gets no rule when its call is approved for the session', async () => {
     const agent = await world.start({ createOptions: { plugins: [brokenPlugin] } });
     await agent.client.sessions.create({ id: 's', attended: true });
     const call = { name: 'broken_throws', input: {} };
@@ -383,7 +383,7 @@ describe('a plugin whose permission function fails', () => {
     expect(await callTool(agent, 's', 'broken_throws', {})).toContain('refuses the call');
   });
 
-  test('gets no call when its check of the input throws', async () => {
+  test('is not called when its check of the input throws', async () => {
     const check = () => {
       throw new Error('a fault');
     };

@@ -31,7 +31,7 @@ describe('simpleCommands', () => {
     ['"npm test" x', ["'npm test' x"]],
     [String.raw`npm\ test x`, ["'npm test' x"]],
     ["echo 'it'\\''s'", [String.raw`echo 'it'\''s'`]],
-  ])('reads %j', (text, commands) => {
+  ])('parses %j', (text, commands) => {
     expect(simpleCommands(text)).toEqual(commands);
   });
 
@@ -79,7 +79,7 @@ describe('simpleCommands', () => {
     'npm {test,x}',
     '',
     ' ; ',
-  ])('does not read %j', (text) => {
+  ])('rejects %j', (text) => {
     expect(simpleCommands(text)).toBeUndefined();
   });
 });
@@ -162,7 +162,7 @@ describe('rules for commands', () => {
   });
 
   test.each(['ls -la', 'npm run a-b', 'sed s/a-b/c/ x.txt', 'a^b @%+=:,~ [0-9]', "grep '$(){}|<>&;!`#' x"])(
-    'take %j as it stands',
+    'match %j literally',
     (command) => {
       expect(effectOf(shell(command), rule('shell', command, 'allow'))).toBe('allow');
       expect(effectOf(shell(`${command}x`), rule('shell', command, 'allow'))).toBe('default');
@@ -206,7 +206,7 @@ describe('rules for commands', () => {
     },
   );
 
-  test('take a backslash before a wildcard as the character', () => {
+  test('match a wildcard literally after a backslash', () => {
     expect(effectOf(shell('ls *'), rule('shell', String.raw`ls \*`, 'allow'))).toBe('allow');
     expect(effectOf(shell('ls x'), rule('shell', String.raw`ls \*`, 'allow'))).toBe('default');
   });
@@ -274,7 +274,7 @@ describe('rules for paths', () => {
       expect(effectOf(write('a'), rule(tool, null, 'deny'))).toBe('default');
   });
 
-  test('name tools with a dash', () => {
+  test('match the names of tools with a dash', () => {
     const needs: Permission[] = [{ tool: 'mcp.github-create_issue' }];
     expect(effectOf(needs, rule('mcp.github-*', null, 'deny'))).toBe('deny');
     expect(effectOf(needs, rule('mcp.gitlab-*', null, 'deny'))).toBe('default');

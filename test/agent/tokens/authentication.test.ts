@@ -67,11 +67,11 @@ function untrustedHeaders(port: number): Record<string, [string, string][]> {
   return {
     'evil.test': [['Host', 'evil.test']],
     'evil.test with our port': [['Host', `evil.test:${port}`]],
-    'below ours': [['Host', `localhost.evil.test:${port}`]],
+    'beginning with ours': [['Host', `localhost.evil.test:${port}`]],
     resolving: [['Host', `127.0.0.1.nip.io:${port}`]],
     'another port': [['Host', '127.0.0.1:1']],
     'no port': [['Host', '127.0.0.1']],
-    'the address of all': [['Host', `0.0.0.0:${port}`]],
+    'the wildcard address': [['Host', `0.0.0.0:${port}`]],
     'with credentials': [['Host', `a@${ownHost}`]],
     'two hosts': [
       ['Host', ownHost],
@@ -89,7 +89,7 @@ function untrustedHeaders(port: number): Record<string, [string, string][]> {
       ['Host', ownHost],
       ['Origin', 'null'],
     ],
-    'foreign origin': [
+    'another origin': [
       ['Host', ownHost],
       ['Origin', 'https://evil.test'],
     ],
@@ -231,7 +231,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
     expect(await countEffects()).toEqual(effectsBefore);
   });
 
-  test('refuses foreign hosts, origins and sites even with a token', async () => {
+  test('refuses untrusted hosts, origins and sites even with a token', async () => {
     const { port } = new URL(agent.url);
     const effectsBefore = await countEffects();
     for (const { method, path } of [

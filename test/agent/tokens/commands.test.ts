@@ -38,7 +38,7 @@ describe('townhall agent token with a running agent', () => {
   });
   afterAll(() => agent.close());
 
-  test('has a control socket for its owner alone', async () => {
+  test('has a control socket that only its owner may use', async () => {
     expect((await stat(join(agent.dataDir, 'control.sock'))).mode & 0o777).toBe(0o600);
   });
 
