@@ -150,13 +150,13 @@ async function measureRuntime(runtime: RunningRuntime, side: Side, isFirst: bool
   const warmSession = await runtime.create();
   await measureTimes(warmUpCount, () => runtime.turn(warmSession, 'TOK=1'));
   await measureTimes(warmUpCount, () => runtime.create());
-  const current = { runtime, side, isFirst, warmSession };
-  await measureCreation(current);
-  await measureTurns(current);
-  await measureChunks(current);
-  await measureAdmission(current);
-  await measureFork(current);
-  await measureReplay(current);
+  const measurement = { runtime, side, isFirst, warmSession };
+  await measureCreation(measurement);
+  await measureTurns(measurement);
+  await measureChunks(measurement);
+  await measureAdmission(measurement);
+  await measureFork(measurement);
+  await measureReplay(measurement);
 }
 
 async function measureCreation({ runtime, side, isFirst }: Measurement): Promise<void> {

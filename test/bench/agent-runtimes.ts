@@ -69,8 +69,8 @@ export function townhall(folder: string, providerUrl: string): Runtime {
 async function startTownhall(folder: string, providerUrl: string): Promise<RunningRuntime> {
   const port = await freePort();
   const entry = join(import.meta.dirname, '../../src/cli/main.ts');
-  const words = ['--port', String(port), '--data-dir', folder, '--gateway-url', providerUrl];
-  const { child, startDurationMs } = await launch(process.execPath, [entry, 'agent', ...words], {
+  const args = ['--port', String(port), '--data-dir', folder, '--gateway-url', providerUrl];
+  const { child, startDurationMs } = await launch(process.execPath, [entry, 'agent', ...args], {
     env: {
       PATH: process.env['PATH'],
       HOME: folder,
@@ -141,8 +141,8 @@ async function startOpencode(binary: string, folder: string, providerUrl: string
   mkdirSync(work, { recursive: true });
   writeFileSync(join(work, 'opencode.json'), JSON.stringify(opencodeSettings(providerUrl)));
   const authorization = `Basic ${Buffer.from('opencode:bench').toString('base64')}`;
-  const words = ['serve', '--port', String(port), '--hostname', '127.0.0.1'];
-  const { child, startDurationMs } = await launch(binary, words, {
+  const args = ['serve', '--port', String(port), '--hostname', '127.0.0.1'];
+  const { child, startDurationMs } = await launch(binary, args, {
     env: {
       PATH: process.env['PATH'],
       HOME: folder,

@@ -33,7 +33,7 @@ const { values: options } = parseArgs({
 const usage = `Usage: npm run bench -- [--rounds N] [--seconds S] [--parts LIST] [--engines LIST] [--no-peer]
        [--write]
 
-Measures chat completions through the gateway beside a bare relay and Portkey. Warming up takes a minute, and
+Compares chat completions through the gateway, a bare relay and Portkey. Warming up takes a minute, and
 each round about 100 seconds with all parts on both databases; \`--rounds 1\` is done in three minutes.
   --rounds N     measured rounds after those that warm up (3)
   --seconds S    duration of each load (4)

@@ -10,7 +10,7 @@ interface Document {
 export const benchedPath = '/v1/ai/text';
 export const benchedOperation = 'ai.generateText';
 
-const rooms = 9;
+const serviceCount = 9;
 const actionCount = 89;
 const itemCount = 38;
 

@@ -25,8 +25,8 @@ const { values } = parseArgs({
 const turns = Number(values.turns);
 const turnsAfterDeletion = Number(values.again);
 const restSeconds = Number(values.rest);
-const turnsOfSession = 10;
-const clients = 8;
+const turnsPerSession = 10;
+const clientCount = 8;
 
 const folder = mkdtempSync(join(tmpdir(), 'townhall-growth-'));
 
@@ -64,19 +64,19 @@ function report(stage: string): void {
 }
 
 async function runTurns(client: AgentClient, count: number): Promise<void> {
-  let remainingSessions = Math.ceil(count / turnsOfSession);
+  let remainingSessions = Math.ceil(count / turnsPerSession);
   const work = async () => {
     while (remainingSessions > 0) {
       remainingSessions -= 1;
       const { id: sessionId } = await client.sessions.create({});
-      for (let turn = 0; turn < turnsOfSession; turn += 1)
+      for (let turn = 0; turn < turnsPerSession; turn += 1)
         await client.sessions.prompt(
           { sessionId, text: `Turn ${turn}: TOK=40` },
           { headers: { prefer: 'wait=60' } },
         );
     }
   };
-  await Promise.all(Array.from({ length: clients }, work));
+  await Promise.all(Array.from({ length: clientCount }, work));
 }
 
 async function removeAll(client: AgentClient): Promise<number> {

@@ -71,7 +71,7 @@ async function measure(work: (worker: number) => Promise<unknown>): Promise<Meas
   };
 }
 
-async function pair(ledger: Credits['ledger'], userId: string): Promise<void> {
+async function holdAndSettle(ledger: Credits['ledger'], userId: string): Promise<void> {
   const hold = await ledger.hold(
     {
       requestId: id('req'),
@@ -87,7 +87,7 @@ async function pair(ledger: Credits['ledger'], userId: string): Promise<void> {
   await hold.settle(40n, facts);
 }
 
-async function makeUsers({ sql, tx }: Database, { balances }: Credits, count: number): Promise<string[]> {
+async function createUsers({ sql, tx }: Database, { balances }: Credits, count: number): Promise<string[]> {
   await sql`
     insert into gateway.bureaus_records (bureau_id, name, server_url)
     values ('local', 'Local', 'http://127.0.0.1') on conflict do nothing`;
@@ -133,15 +133,15 @@ async function measureRounds({ sql }: Database, { ledger }: Credits, users: stri
     create table public.bench_floor (
       n bigint generated always as identity primary key, worker integer not null)`;
   const randomUser = (): string => otherUsers[Math.floor(Math.random() * otherUsers.length)] ?? busyUser;
-  const works = {
+  const workloads = {
     floor: async (worker: number) => sql`insert into public.bench_floor (worker) values (${worker})`,
-    many: () => pair(ledger, randomUser()),
-    hot: () => pair(ledger, busyUser),
+    many: () => holdAndSettle(ledger, randomUser()),
+    hot: () => holdAndSettle(ledger, busyUser),
   };
   const rates: Rates = { floor: [], many: [], hot: [] };
   for (let round = 1; round <= rounds; round += 1) {
     for (const name of ['floor', 'many', 'hot'] as const) {
-      const { perSecond, p50Ms, p99Ms } = await measure(works[name]);
+      const { perSecond, p50Ms, p99Ms } = await measure(workloads[name]);
       rates[name].push(perSecond);
       const rate = `${name.padEnd(5)} ${String(perSecond).padStart(6)}/s`;
       console.log(`round ${round}: ${rate}, p50 ${p50Ms} ms, p99 ${p99Ms} ms`);
@@ -155,7 +155,7 @@ async function bench(database: Database, journalPath: string): Promise<boolean> 
   await migrateAll(database);
   const service = openCredits(database, journalPath);
   await service.start();
-  const users = await makeUsers(database, service, 101);
+  const users = await createUsers(database, service, 101);
   const rates = await measureRounds(database, service, users);
   const verdict: LedgerVerdict = await service.verify();
   await service.close();

@@ -79,14 +79,14 @@ export async function measureTarget(
   { seconds, parts }: { seconds: number; parts: readonly Part[] },
 ): Promise<Figures> {
   const figures = { ...nothingMeasured, startMs: target.startMs };
-  if (parts.includes('calls')) add(figures, await measureCalls(target, seconds));
-  if (parts.includes('streams')) add(figures, await measureStreams(target, seconds));
+  if (parts.includes('calls')) addMeasurement(figures, await measureCalls(target, seconds));
+  if (parts.includes('streams')) addMeasurement(figures, await measureStreams(target, seconds));
   if (parts.includes('empty') && target.restart !== undefined)
-    add(figures, await measureEmpty(target, seconds / 2));
+    addMeasurement(figures, await measureEmpty(target, seconds / 2));
   return { ...figures, memoryMb: target.pid === null ? null : readResidentMb(target.pid) };
 }
 
-function add(figures: Figures, measurement: Partial<Figures>): void {
+function addMeasurement(figures: Figures, measurement: Partial<Figures>): void {
   const errors = figures.errors + (measurement.errors ?? 0);
   Object.assign(figures, measurement, { errors });
 }
