@@ -53,7 +53,7 @@ const idleSessions = Number(options.sessions);
 // The measured figures, with our own targets. The peer has none.
 const rows = {
   'start with data → first 200 on health, ms': {
-    how: 'spawn to the first 200, asked every 10 ms',
+    how: 'spawn to the first 200, polled every 10 ms',
     target: 1_000,
   },
   'create a session, one client, ms': { how: 'POST /api/sdk/sessions · POST /session', target: 3 },
@@ -342,7 +342,7 @@ const folder = mkdtempSync(join(tmpdir(), 'townhall-beside-'));
 const runtimes: Runtime[] = [townhall(join(folder, 'townhall'), providerUrl)];
 if (peer === undefined)
   console.error(
-    'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER names the binary of opencode; its column stays empty.',
+    'NO PEER: its column stays empty. Name the binary of opencode with --peer or TOWNHALL_BENCH_PEER.',
   );
 else runtimes.push(opencode(peer, join(folder, 'opencode'), providerUrl));
 const sides = runtimes.map((): Side => ({ figures: new Map(), failures: new Set() }));

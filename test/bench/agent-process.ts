@@ -69,7 +69,7 @@ async function waitForMatch(program: Program, pattern: RegExp): Promise<string> 
     program.stdout.resume();
     return match;
   }
-  throw new Error(`${program.spawnargs[1]} ended before it was ready.`);
+  throw new Error(`${program.spawnargs[1]} exited before it was ready.`);
 }
 
 async function end(program: ChildProcess): Promise<void> {

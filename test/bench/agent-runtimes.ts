@@ -239,7 +239,7 @@ async function launch(
   const child = spawn(command, argumentList, { env, cwd, stdio: ['ignore', 'ignore', 'inherit'] });
   for (;;) {
     if (hasExited(child))
-      throw new Error(`${command} ended with ${child.exitCode ?? child.signalCode} before it answered.`);
+      throw new Error(`${command} exited with ${child.exitCode ?? child.signalCode} before it answered.`);
     if (performance.now() - startMs > startTimeoutMs) {
       await stop(child);
       throw new Error(`${command} did not answer within ${startTimeoutMs / 1_000} seconds.`);

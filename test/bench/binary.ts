@@ -16,7 +16,7 @@ const binary = path.join(root, 'build/townhall');
 const rounds = Number(process.argv[2] ?? 5);
 const limits = { coldMs: 4_000, warmMs: 2_000 };
 
-if (!existsSync(binary)) throw new Error('build/townhall is not there; run "npm run binary" first');
+if (!existsSync(binary)) throw new Error('build/townhall does not exist; run "npm run binary" first');
 
 const mebibytes = (bytes: number): string => `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
 console.log(`size ${mebibytes(statSync(binary).size)}, gzip ${mebibytes(await measureZippedBytes())}`);
@@ -51,7 +51,7 @@ async function measureStartMs(cwd: string): Promise<number> {
       const [, listeningUrl] = /^\{(?=.*"msg":"listening").*"url":"([^"]+)"/m.exec(text) ?? [];
       if (listeningUrl !== undefined) resolve(listeningUrl);
     });
-    void exit.then(() => reject(new Error(`the gateway ended before it listened:\n${text}`)));
+    void exit.then(() => reject(new Error(`the gateway exited before it listened:\n${text}`)));
   });
   const response = await fetch(`${url}/health`);
   await response.arrayBuffer();

@@ -23,10 +23,10 @@ export function benchDocument(): { document: Document; operationIds: string[] } 
   };
   add(benchedPath, 'post', benchedOperation, { requestBody });
   for (let index = 0; index < actionCount; index += 1)
-    add(`/v1/room${index % rooms}/action${index}`, 'post', `rooms.act${index}`, { requestBody });
+    add(`/v1/service${index % serviceCount}/action${index}`, 'post', `services.act${index}`, { requestBody });
   const itemId = pathParameter('item_id', { pattern: '^[A-Za-z0-9_-]{1,128}$' });
   for (let index = 0; index < itemCount; index += 1)
-    add(`/v1/room${index % rooms}/items${index}/{item_id}`, 'get', `items.read${index}`, {
+    add(`/v1/service${index % serviceCount}/items${index}/{item_id}`, 'get', `items.read${index}`, {
       parameters: [itemId],
     });
   const directory = ['service', 'action'].map((name) => pathParameter(name));

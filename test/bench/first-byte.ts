@@ -233,7 +233,7 @@ function roundMs(ms: number): number {
 
 async function readFirstLine(stream: NodeJS.ReadableStream): Promise<string> {
   for await (const line of createInterface({ input: stream })) return line;
-  throw new Error('A process ended without any output.');
+  throw new Error('A process exited without any output.');
 }
 
 // The provider and the relay run in processes of their own, as they do in production.

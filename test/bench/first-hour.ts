@@ -115,7 +115,7 @@ async function start(checkout: string): Promise<Start> {
       const [, address] = /gateway +(http:\S+)/.exec(screen) ?? [];
       if (address !== undefined) resolve(address);
     });
-    child.on('close', (code) => reject(new Error(`npm start ended with ${code}:\n${screen}`)));
+    child.on('close', (code) => reject(new Error(`npm start exited with ${code}:\n${screen}`)));
   });
   const seconds = (performance.now() - startMs) / 1000;
   return { child, url, seconds, processorSeconds: processorSecondsOf(child.pid ?? 0) };

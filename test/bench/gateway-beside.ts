@@ -244,7 +244,7 @@ async function measure(): Promise<void> {
     const peer = options.peer ?? process.env['TOWNHALL_BENCH_PEER_GATEWAY'];
     if (peer === undefined)
       console.error(
-        'NO PEER: neither --peer nor TOWNHALL_BENCH_PEER_GATEWAY names its folder; its column stays empty.',
+        'NO PEER: its column stays empty. Name its folder with --peer or TOWNHALL_BENCH_PEER_GATEWAY.',
       );
     else gateways.push(await launchPortkey(launch, peer, provider.url));
     printTable(await measureInTurns(gateways, provider));
@@ -343,7 +343,7 @@ async function launchPortkey(
     model: (script) => script,
   };
   const isReady = () => {
-    if (child.exitCode !== null) throw new Error(`The peer ended with ${child.exitCode}.`);
+    if (child.exitCode !== null) throw new Error(`The peer exited with ${child.exitCode}.`);
     return exchange(route, 'whole').then(
       () => true,
       () => false,

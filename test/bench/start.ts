@@ -40,7 +40,7 @@ async function startOnce(argumentList: string[], folder: string): Promise<Start>
       const address = /"url":"(http:[^"]+)"|gateway +(http:\S+)/.exec(screen);
       if (address) resolve((address[1] ?? address[2]) as string);
     });
-    child.on('close', (code) => reject(new Error(`ended with ${code} before it listened:\n${screen}`)));
+    child.on('close', (code) => reject(new Error(`exited with ${code} before it listened:\n${screen}`)));
   });
   const answer = await fetch(`${url}/health`);
   await answer.text();
