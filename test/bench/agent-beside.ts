@@ -1,13 +1,13 @@
-// The agent beside opencode 1.18, both measured in one run by one client against one
-// scripted model, in turns A B A B:
+// Compares the agent with opencode 1.18. One client measures both in one run, in alternating rounds, with one
+// scripted model:
 //
 //   node test/bench/agent-beside.ts [--peer BINARY] [--rounds 3] [--events 10000] [--sessions 1000]
 //
-// The peer is `npm install opencode-ai@1.18.33` in a folder of its own; its binary lies in the
-// package of the platform, opencode-<os>-<arch>/bin/opencode. TOWNHALL_BENCH_PEER names it too.
-// Without it the peer's column stays empty. Each round starts each process on its data of the
-// rounds before, so that starts after the first are starts with data. On our side everything
-// is on as it is by default: durable commits, the guard, the token, validation, the access log.
+// The peer is `npm install opencode-ai@1.18.33` in a folder of its own; its binary is in the package of the
+// platform, opencode-<os>-<arch>/bin/opencode. TOWNHALL_BENCH_PEER can name it instead of --peer. Without the
+// peer its column stays empty. Each round starts each process on the data of its earlier rounds, so all
+// starts but the first are starts with data. Our agent runs with its defaults: durable commits, the guard,
+// the token, validation, the access log.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -43,7 +43,7 @@ if (options.help) {
 const peer = options.peer ?? process.env['TOWNHALL_BENCH_PEER'];
 /** Turns, and created sessions, before a round measures anything. */
 const warmUpCount = 20;
-/** Creations of sessions by one client. */
+/** Sessions that one client creates. */
 const creationCount = 100;
 const clients = 16;
 const rounds = Number(options.rounds);
@@ -127,7 +127,7 @@ interface Measurement {
   runtime: RunningRuntime;
   side: Side;
   isFirst: boolean;
-  /** The session of the turns that warm up. */
+  /** The session whose turns warm up the runtime. */
   warmSession: string;
 }
 
@@ -135,7 +135,7 @@ function note({ figures }: Side, row: Row, figure: number): void {
   figures.set(row, [...(figures.get(row) ?? []), figure]);
 }
 
-/** A measurement that fails is reported at the end; the others go on. */
+/** A measurement that fails is reported at the end; the others continue. */
 async function measure(side: Side, row: Row, work: () => Promise<number>): Promise<void> {
   try {
     note(side, row, await work());
@@ -146,7 +146,7 @@ async function measure(side: Side, row: Row, work: () => Promise<number>): Promi
 
 async function measureRuntime(runtime: RunningRuntime, side: Side, isFirst: boolean): Promise<void> {
   if (!isFirst) note(side, 'start with data → first 200 on health, ms', runtime.startDurationMs);
-  // The first calls are slower on both sides and do not count: a server stays up for weeks.
+  // The first calls are slower on both sides. They are not measured, because a server runs for weeks.
   const warmSession = await runtime.create();
   await measureTimes(warmUpCount, () => runtime.turn(warmSession, 'TOK=1'));
   await measureTimes(warmUpCount, () => runtime.create());
@@ -164,7 +164,7 @@ async function measureCreation({ runtime, side, isFirst }: Measurement): Promise
     median(await measureTimes(creationCount, () => runtime.create())),
   );
   await measure(side, 'create, 16 clients, ms each of them', async () => {
-    // The first round fills up to the number of idle sessions; the session that warms up counts too.
+    // The first round creates the rest of the idle sessions; the session that warms up is one of them.
     const remaining = isFirst ? idleSessions - creationCount - warmUpCount - 1 : 10 * clients;
     const perClient = Math.ceil(Math.max(clients, remaining) / clients);
     const totalMs = await measureMs(() =>
@@ -172,7 +172,7 @@ async function measureCreation({ runtime, side, isFirst }: Measurement): Promise
     );
     return totalMs / (perClient * clients);
   });
-  // The row of the memory promises this pause.
+  // The memory is read 2 s after the last creation, as its row says.
   await pause(2_000);
   if (isFirst)
     await measure(side, 'memory of the process with the idle sessions, MB', async () => runtime.residentMb());
@@ -220,19 +220,19 @@ async function measureAdmission({ runtime, side }: Measurement): Promise<void> {
     const durationsMs: number[] = [];
     for (const sessionId of sessionIds) {
       durationsMs.push(await measureMs(() => runtime.admit(sessionId, 'TOK=1')));
-      // The turn ends meanwhile, so that it does not slow the next admission.
+      // Let the turn end, so that it does not slow down the next admission.
       await pause(150);
     }
     return median(durationsMs);
   });
   await measure(side, '100 prompts at once into one session, ms until each answer', async () => {
     const sessionId = await runtime.create();
-    // Opens the hundred connections first: connecting is not part of the admission.
+    // Open the hundred connections first: connecting is not part of the admission.
     await Promise.all(Array.from({ length: 100 }, () => runtime.create()));
     const durationsMs = await Promise.all(
       Array.from({ length: 100 }, () => measureMs(() => runtime.admit(sessionId, 'TOK=1'))),
     );
-    // The hundred turns end before the next measurement.
+    // Let the hundred turns end before the next measurement.
     await pause(3_000);
     return median(durationsMs);
   });

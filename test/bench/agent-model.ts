@@ -1,5 +1,5 @@
 // The scripted model of the agent benchmark, in a process of its own so that it shares no event
-// loop with the measuring clients. It speaks our gateway's protocol and chat completions. The
+// loop with the measuring clients. It supports our gateway's stream format and chat completions. The
 // prompt sets the answer: TOK=n words, GAP=ms between them, and STAMP writes the machine's
 // monotonic clock into each. The first line of output is the port.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -19,7 +19,7 @@ interface Message {
   content: unknown;
 }
 
-/** What the newest input of the user asks for. */
+/** The answer that the newest input of the user requests. */
 interface Script {
   words: number;
   gapMs: number;
@@ -96,7 +96,7 @@ async function streamAnswer(
   response.end('data: [DONE]\n\n');
 }
 
-/** The peer asks for the title of a session without a stream. */
+/** The peer requests a title for each session, and not as a stream. */
 function sendTitle(response: ServerResponse, { words }: Script): void {
   const message = { role: 'assistant', content: 'A title' };
   const choices = [{ index: 0, message, finish_reason: 'stop' }];

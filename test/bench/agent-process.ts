@@ -11,11 +11,11 @@ export const root = join(import.meta.dirname, '..', '..');
 export interface ScriptedAgent {
   client: AgentClient;
   pid: number;
-  /** Ends the agent first and then its model. */
+  /** Stops the agent first and then its model. */
   stop(): Promise<void>;
 }
 
-/** The agent has its data in `folder`. Throws when a process ends before it is ready. */
+/** The agent has its data in `folder`. Throws when a process exits before it is ready. */
 export async function startScriptedAgent(folder: string): Promise<ScriptedAgent> {
   const model = launch(folder, [join(root, 'test/bench/agent-model.ts')]);
   try {

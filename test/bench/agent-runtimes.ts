@@ -1,5 +1,5 @@
-// The two agent runtimes of the benchmark behind one interface, each a process of its own with a
-// folder that it keeps across restarts. The interface hides their routes; where the peer has two,
+// The two agent runtimes of the benchmark behind one interface, each a process of its own with a folder that
+// it keeps across restarts. The interface hides their routes; where the peer has two routes for an operation,
 // the faster one is used.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ import { freePort } from '../support/free-port.ts';
 export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 
 export interface TurnEvent {
-  /** The text so far, or the end of the turn. */
+  /** New text of the answer, or the end of the turn. */
   kind: 'text' | 'end';
   text: string;
   atMs: number;
@@ -36,12 +36,12 @@ export interface RunningRuntime {
   startDurationMs: number;
   residentMb(): number;
   create(): Promise<string>;
-  /** Resolves once the prompt is accepted and durable; the turn runs on. */
+  /** Resolves once the prompt is accepted and durable; the turn continues. */
   admit(sessionId: string, text: string): Promise<void>;
   /** Runs a turn to its end. */
   turn(sessionId: string, text: string): Promise<void>;
   follow(sessionId: string): Promise<Stream>;
-  /** The route that starts a turn for a follower. */
+  /** Starts a turn whose events a follower reads. */
   begin(sessionId: string, text: string): Promise<void>;
   fork(sessionId: string): Promise<void>;
   /** Adds durable events to a session and returns its event count. */
@@ -59,7 +59,7 @@ export interface Runtime {
 const eventTimeoutMs = 30_000;
 const startTimeoutMs = 120_000;
 const replayTimeoutMs = 60_000;
-/** Prompts at once, by which a session grows. */
+/** The number of concurrent prompts with which a session grows. */
 const growthPrompts = 64;
 
 export function townhall(folder: string, providerUrl: string): Runtime {
@@ -281,7 +281,7 @@ function residentMb({ pid }: ChildProcess): number {
       if (family.has(Number(/PPid:\s+(\d+)/.exec(status)?.[1]))) family.add(pid);
       if (family.has(pid)) kilobytes += Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0);
     } catch {
-      // The process has ended since.
+      // The process has exited in the meantime.
     }
   }
   return kilobytes / 1024;

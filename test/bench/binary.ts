@@ -1,6 +1,5 @@
 // Size of the executable, and time from its start to the first answer: in an empty folder and in
-// one with data. Prints medians of several rounds; exits 1 above the limits of the gateway's own
-// start.
+// one with data. Prints medians of several rounds; exits with 1 when one exceeds its limit.
 //
 //   node test/bench/binary.ts [ROUNDS]
 

@@ -1,7 +1,6 @@
-// `npm run bench`: model calls through the gateway beside the provider itself, a bare relay and
-// Portkey, alternating in one run. It installs the peer under build/bench, prints the table with
-// the targets, and writes build/bench/calls.json; with `--write` also docs/benchmarks.md and its
-// plot.
+// `npm run bench`: compares model calls through the gateway with calls to the provider itself, through a bare
+// relay and through Portkey, alternating in one run. It installs the peer under build/bench, prints the table
+// with the targets, and writes build/bench/calls.json; with `--write` also docs/benchmarks.md and its plot.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
 import { join } from 'node:path';

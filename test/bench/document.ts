@@ -1,5 +1,5 @@
-// A contract of 130 paths, literal and templated, about the size of the product's own, and the
-// operation that the benchmark calls.
+// A contract of 130 paths, literal and templated, about as large as the product's contract, and the operation
+// that the benchmark calls.
 interface Document {
   openapi: string;
   info: object;

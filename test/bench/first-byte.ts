@@ -1,12 +1,12 @@
-// Time that the gateway adds to the first byte of an answer, for each format, and beside it the
-// time that a bare relay adds (node:http in and out, nothing parsed).
+// Time that the gateway adds to the first byte of an answer, for each format, compared with the time that a
+// bare relay adds (node:http in and out, nothing parsed).
 //
 //   first-byte.ts [--rounds N] [--paid] [--postgres | --alone] [--provider-ms MS]
 //
-// It runs on the embedded database, on a PostgreSQL server, or with the models' service alone,
-// without accounts and ledger. `--provider-ms` is the provider's own time to its first byte. The
-// ways alternate (A B C A B C), so that other work on the machine affects all. Prints medians in
-// milliseconds and the added time as JSON; exits 1 when a stream's added time exceeds its limit.
+// It runs on the embedded database, on a PostgreSQL server, or with the models service alone, without
+// accounts and ledger. `--provider-ms` is the provider's own time to its first byte. Calls to the provider,
+// the relay and the gateway alternate, so that other work on the machine affects all of them. Prints medians
+// in milliseconds and the added time as JSON; exits with 1 when a stream's added time exceeds its limit.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { Agent, createServer, request } from 'node:http';
@@ -155,7 +155,7 @@ function modelSettings(providerUrl: string): object {
 
 const messages = [{ role: 'user', content: 'hi' }];
 
-/** The call that a gateway's own call to the provider is compared with. */
+/** The call without a gateway that a gateway's call is compared with. */
 function directCall(baseUrl: string, streams: boolean): Call {
   return {
     url: `${baseUrl}/chat/completions`,

@@ -1,5 +1,6 @@
-// What a new user waits for, at two commits in turns: `npm ci`, the first and the second start, one call, and
-// the portal's first page. Prints a table of medians; processor time is user and system time of all processes.
+// Compares two commits, in alternating rounds, by what a new user waits for: `npm ci`, the first and the
+// second start, one call, and the portal's first page. Prints a table of medians; processor time is user and
+// system time of all processes.
 //
 //   node test/bench/first-hour.ts --before COMMIT [--after COMMIT] [--rounds 5]
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
@@ -23,8 +24,8 @@ if (options.before === undefined) throw new Error('--before needs a commit');
 type Round = Record<string, number>;
 
 const rounds: Record<'before' | 'after', Round[]> = { before: [], after: [] };
-// All checkouts are deleted at the end: an install after a deletion took up to 1.7 times its processor time, most of
-// it in the kernel.
+// All checkouts are deleted at the end: an install after a deletion took up to 1.7 times the processor time,
+// most of it in the kernel.
 const checkouts = mkdtempSync(path.join(tmpdir(), 'townhall-first-hour-'));
 try {
   for (let round = 0; round < Number(options.rounds); round += 1) {
@@ -54,7 +55,7 @@ async function measure(commit: string, checkout: string): Promise<Round> {
   };
 }
 
-/** Two starts on one data folder; the call and the page are of the second. */
+/** Measures two starts on one data folder; the call and the page are measured after the second. */
 async function measureStarts(checkout: string): Promise<Round> {
   const first = await start(checkout);
   await stop(first.child);
@@ -81,7 +82,7 @@ async function measureStarts(checkout: string): Promise<Round> {
 }
 
 function measureCommand(command: string, cwd: string): { seconds: number; processorSeconds: number } {
-  // Descriptor 3 is that of this program's own errors, so a failed command is explained there.
+  // Descriptor 3 is stderr of this program, so that it shows the errors of a failed command.
   const shell = `TIMEFORMAT='%3R %3U %3S'; { time ${command} >/dev/null 2>&3; } 3>&2 2>&1`;
   const times = execFileSync('bash', ['-c', shell], { cwd, stdio: ['ignore', 'pipe', 'inherit'] })
     .toString()
@@ -99,7 +100,7 @@ interface Start {
   processorSeconds: number;
 }
 
-/** Resolves when the screen has the address. */
+/** Resolves when the output contains the address. */
 async function start(checkout: string): Promise<Start> {
   const startMs = performance.now();
   const child = spawn('npm', ['start'], {
@@ -128,7 +129,9 @@ async function stop(child: ChildProcess): Promise<void> {
   await close;
 }
 
-/** Of a process and its descendants, with their ended children; the clock has 100 ticks a second. */
+/**
+ * Reads the time of a process, its descendants and their exited children; the clock has 100 ticks a second.
+ */
 function processorSecondsOf(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
     .replace(/^.*\) /, '')
@@ -141,8 +144,8 @@ function processorSecondsOf(pid: number): number {
 }
 
 /**
- * The portal's first page: the time from its first request, which builds it where it is not there, the time of a
- * second request, and its compressed bytes.
+ * Measures the portal's first page: the time of its first request, which builds it if it does not exist, the
+ * time of a second request, and its compressed bytes.
  */
 async function measurePage(url: string): Promise<Round> {
   const page = `${url}/docs/`;
@@ -158,7 +161,9 @@ async function measurePage(url: string): Promise<Round> {
   };
 }
 
-/** Resolves with the seconds until the answer is the page and not a notice of its build, which reloads itself. */
+/**
+ * Resolves with the seconds until the answer is the page and not a notice of its build, which reloads itself.
+ */
 async function waitForPage(page: string): Promise<number> {
   const startedMs = performance.now();
   for (let attempt = 0; attempt < 600; attempt += 1) {

@@ -1,13 +1,13 @@
-// The gateway beside Portkey's open gateway 1.15.2: chat completions through both to
-// one scripted provider, in turns A B A B, by one client.
+// Compares the gateway with Portkey's open gateway 1.15.2: one client sends chat completions through both to
+// one scripted provider, in alternating rounds.
 //
 //   node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds 3] [--postgres] [--free]
 //
-// The peer is `npm install @portkey-ai/gateway@1.15.2` in a folder of its own, whose package.json
-// overrides "@hono/node-server" with 1.13.5 and "hono" with 4.9.7: without that it cannot stream.
-// TOWNHALL_BENCH_PEER_GATEWAY names the folder too. Without it the peer's column stays empty. On
-// our side everything is on as it is by default: the token, validation, the hold and the
-// settlement of a paid call in a durable database, its usage record. The peer keeps nothing.
+// The peer is `npm install @portkey-ai/gateway@1.15.2` in a folder of its own, whose package.json overrides
+// "@hono/node-server" with 1.13.5 and "hono" with 4.9.7, since it cannot stream with newer versions.
+// TOWNHALL_BENCH_PEER_GATEWAY can name the folder instead of --peer. Without the peer its column stays empty.
+// Our gateway runs with its defaults: the token, validation, the hold and the settlement of a paid call in a
+// durable database, its usage record. The peer stores nothing.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -42,10 +42,10 @@ const {
 /** The number of chunks that the provider streams, by model name. */
 const scripts = { whole: 0, burst: 20, drip: 50, long: 150, broken: 5 } as const;
 type Script = keyof typeof scripts;
-/** Between two chunks of every stream but `burst`. */
+/** The pause between two chunks of every stream except `burst`. */
 const gapMs = 20;
 
-/** What a line of the provider's output begins with after a caller has disconnected. */
+/** The beginning of the line that the provider prints when a caller has disconnected. */
 const disconnectionMark = 'disconnected ';
 
 /**
@@ -384,7 +384,7 @@ async function measureGateway(gateway: RunningGateway, provider: Provider): Prom
   const delays = await repeat(20, () => measureDisconnection(route, provider));
   figures.set('client gone → provider told, p50 ms', median(delays));
   figures.set('share of them told within a second, %', percentageOf(delays, Number.isFinite));
-  // An error status says that the stream is broken as well.
+  // An error status also tells the client that the stream is broken.
   const brokenStreams = await repeat(10, () =>
     exchange(route, 'broken').catch(() => ({ endsAsComplete: false })),
   );
@@ -415,7 +415,7 @@ async function measureAddedMs(route: Route, directRoute: Route, script: Script):
   return median(routedMs) - median(directMs);
 }
 
-/** From the client's disconnection to the provider's; infinite where that takes over a second. */
+/** The time from the client's disconnection to the provider's; infinite when it exceeds a second. */
 async function measureDisconnection(route: Route, { disconnectionsMs }: Provider): Promise<number> {
   const { response, disconnect } = await call(route, 'long');
   await once(response, 'data');

@@ -1,6 +1,6 @@
-// The gateway that first-byte.ts and gateway-beside.ts measure, configured by the environment. Its
-// first line of output is a token for the local user. It logs errors only. `alone` starts the
-// models' service without a database, to tell apart the time that accounts and ledger add.
+// The gateway that first-byte.ts and gateway-beside.ts measure, configured by the environment. Its output is
+// one line of JSON with its address and a user token. The argument `alone` starts the models service without
+// a database, which shows how much time accounts and ledger add.
 import { readFile } from 'node:fs/promises';
 import { createGatewayClient } from '@townhall/gateway';
 import { createGateway } from '../../src/gateway/compose.ts';

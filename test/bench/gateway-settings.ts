@@ -1,4 +1,4 @@
-// Settings of a gateway under measurement: no rate limit, only errors in the log, and credits that last.
+// Settings of a gateway under measurement: no rate limit, only errors in the log, and credits for all calls.
 import { join } from 'node:path';
 
 export function gatewaySettings({
@@ -6,7 +6,7 @@ export function gatewaySettings({
   modelsFile,
   databaseUrl,
 }: {
-  /** For the embedded database, where there is no `databaseUrl`. */
+  /** The folder of the embedded database, which is used without a `databaseUrl`. */
   folder: string;
   modelsFile: string;
   databaseUrl: string | undefined;

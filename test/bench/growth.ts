@@ -1,10 +1,12 @@
-// The size of an agent's embedded database over turns, the deletion of all sessions, and turns again:
+// The size of an agent's embedded database after many turns, after the deletion of all sessions, and after
+// more turns:
 //
 //   node test/bench/growth.ts [--turns 10000] [--again 1000] [--rest 40]
 //
-// The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts).
-// Sessions have 10 turns each, 8 of them at a time. After a deletion the agent rests, so that it
-// may vacuum. At the end its database is compacted. Takes about five minutes on two cores.
+// The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts). Sessions
+// have 10 turns each, and 8 of them run at a time. After a deletion the agent is idle for `--rest` seconds,
+// so that the database may vacuum. At the end the database is compacted. Takes about five minutes on two
+// cores.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +45,7 @@ function measure(): Sizes {
     readdirSync(path, { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .reduce((sum, entry) => {
-        // A file may be removed meanwhile.
+        // PostgreSQL may have removed the file in the meantime.
         const size = statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size;
         return sum + (size ?? 0);
       }, 0);
@@ -116,7 +118,7 @@ async function run({ client, stop }: ScriptedAgent): Promise<void> {
   console.log(`${screen.trim()}\nThe largest tables before:\n${tables.join('\n')}`);
 }
 
-/** What is left, read from the stopped agent's database. */
+/** Describes the largest tables that are left in the database of the stopped agent. */
 async function findLargestTables(): Promise<string[]> {
   const database = await connect({ path: join(folder, 'agent.db') }, { log: silentLog });
   try {

@@ -75,7 +75,7 @@ async function serveKernel(): Promise<void> {
 }
 
 async function compare(rounds: number, seconds: number): Promise<void> {
-  // Log lines are really written, in place of a supervisor's pipe.
+  // Log lines are written to a file descriptor, as they would be to a supervisor's pipe.
   const sink = openSync('/dev/null', 'w');
   const servers = (['bare', 'kernel'] as const).map((name) => ({
     name,

@@ -1,7 +1,7 @@
-// The throughput of the ledger: pairs of hold and settle a second at 100 accounts and at one,
-// through the batches that a gateway uses, beside a bare lower bound in the same run (single-row
-// inserts with a commit each, on the same pool). Exits 1 below the targets of 1,500 pairs/s and 400
-// pairs/s. Rounds alternate, so that other work on the machine affects all alike.
+// The throughput of the ledger: pairs of hold and settle per second at 100 accounts and at one, through the
+// batches that a gateway uses, compared with bare single-row inserts that commit one by one on the same pool.
+// Exits with 1 below the targets of 1,500 pairs/s and 400 pairs/s. Rounds alternate, so that other work on
+// the machine affects all measurements alike.
 //
 //  node test/bench/ledger.ts [SECONDS=5] [ROUNDS=3] [CONCURRENCY=100]  # its own PostgreSQL
 //  BENCH_ENGINE=embedded node test/bench/ledger.ts …  # the embedded engine; it has no target
@@ -126,7 +126,9 @@ function openCredits(database: Database, journalPath: string): Credits {
 
 type Rates = Record<'floor' | 'many' | 'hot', number[]>;
 
-/** Inserts of one row, pairs of a hundred accounts and pairs of one account, in turns. */
+/**
+ * Measures single-row inserts, pairs of a hundred accounts and pairs of one account, in alternating rounds.
+ */
 async function measureRounds({ sql }: Database, { ledger }: Credits, users: string[]): Promise<Rates> {
   const [busyUser = '', ...otherUsers] = users;
   await sql`

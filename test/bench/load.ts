@@ -1,6 +1,6 @@
 // Keeps a fixed number of kept-alive connections busy with one request each and counts the answers.
 // Run as `load.ts PORT SECONDS CONNECTIONS`; prints one JSON object. It implements only the HTTP it
-// needs, so that the load costs little beside the server under measurement.
+// needs, so that the load takes little processor time from the measured server.
 import { connect } from 'node:net';
 import { benchedPath } from './document.ts';
 

@@ -2,13 +2,12 @@
 //
 //   node test/bench/soak.ts [--minutes 60] [--warm 10] [--streams 200] [--turns 60] [--sample 30]
 //
-// The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts).
-// Each stream follows a session of its own, one more follows all sessions, and `--turns` turns a
-// minute go to the sessions in order. A tenth of the turns go to a session that is created for it
-// and removed after it, and each minute one reader leaves and another takes its place. Every
-// `--sample` seconds the resident memory of the agent is read. After the warm minutes a line
-// through the samples by least squares is the slope. Exits with 1 when it is 0.2 MB a minute or
-// more, or when a stream has missed an event.
+// The agent is a process of its own with its defaults, and its model is scripted (agent-model.ts). Each
+// stream follows a session of its own, one more follows all sessions, and `--turns` turns a minute go to the
+// sessions in order. Every tenth turn goes to a session that is created for it and removed after it, and each
+// minute one reader disconnects and another reader replaces it. Every `--sample` seconds the resident memory
+// of the agent is read. The slope is that of the least-squares line through the samples after the warm-up
+// minutes. Exits with 1 when it is 0.2 MB per minute or more, or when a stream has missed an event.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -65,7 +64,7 @@ function follow(client: AgentClient, sessionId: string, afterSeq: number): Reade
       { sessionId, after: afterSeq },
       { signal: stop.signal, onRejoin },
     ))
-      // The client itself reads again from the last seq where one is missing.
+      // When an event is missing, the client itself reads again from the last seq.
       if ('seq' in event) reader.seq = event.seq;
   })().catch((error: unknown) => {
     if (!stop.signal.aborted) console.error(`The stream of ${sessionId} ended: ${String(error)}`);

@@ -1,5 +1,5 @@
 // Time from the start of a process to its first answer with the embedded database: in an empty
-// folder and with data. Prints median, minimum and maximum of some runs, and the resident memory
+// folder and with data. Prints median, minimum and maximum of several runs, and the resident memory
 // after the answer.
 //
 //   node test/bench/start.ts [RUNS]

@@ -18,7 +18,7 @@ export interface Target {
   streamModel: string;
   /** Null for the provider, whose processor time is not measured. */
   pid: number | null;
-  /** Restarts it on its data and sets `startMs`, the milliseconds from start to its first 200. */
+  /** Restarts the target on its data and sets `startMs`, the milliseconds from the start to the first 200. */
   restart?: () => Promise<void>;
   startMs: number | null;
 }
@@ -36,7 +36,7 @@ export interface Bench {
 const startDeadlineMs = 60_000;
 const streamScript = 'chunks-100';
 
-/** The processes and database servers of one run, which end with it. */
+/** The processes and database servers of one run; `close` stops them. */
 interface Programs {
   folder: string;
   start(file: string, parameters: readonly string[], env?: NodeJS.ProcessEnv): ChildProcess;
@@ -95,7 +95,7 @@ export async function openBench(): Promise<Bench> {
   };
 }
 
-/** A script of this folder, whose first parameter is its port. */
+/** Starts a script of this folder, whose first parameter is its port. */
 async function startBare(
   { start }: Programs,
   { name, file, parameters }: { name: string; file: string; parameters: readonly string[] },
@@ -232,7 +232,7 @@ async function isAnswered(target: Omit<Target, 'pid' | 'startMs'>): Promise<bool
   return response.ok;
 }
 
-/** Throws when the process has ended or does not answer within a minute. */
+/** Throws when the process has exited or does not answer within a minute. */
 async function waitUntil(child: ChildProcess, isReady: () => Promise<boolean>, everyMs = 20): Promise<void> {
   const endMs = performance.now() + startDeadlineMs;
   while (!(await isReady().catch(() => false))) {
