@@ -141,7 +141,7 @@ async function createFork(
   const openTexts = openRun === null || !isHead ? [] : openTextsOf(eventLog, point, openRun.runId);
   const events: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
-    ...(openRun === null ? [] : cutEvents(openRun, openTexts)),
+    ...(openRun === null ? [] : interruptionEvents(openRun, openTexts)),
     ...(await buildCancellationEvents(options, parent, seq)),
     { type: 'status.changed', status: 'idle', activeRunId: null, queueLength: 0 },
   ];
@@ -189,7 +189,10 @@ function openTextsOf(
 }
 
 /** Events that end, in the fork only, the run that was active at the fork point and its open message. */
-function cutEvents({ runId, events }: NonNullable<ForkPoint['openRun']>, openTexts: OpenText[]): LogEntry[] {
+function interruptionEvents(
+  { runId, events }: NonNullable<ForkPoint['openRun']>,
+  openTexts: OpenText[],
+): LogEntry[] {
   const history = events.map(readEvent);
   const answerIndex = history.findLastIndex(
     (event) => event.type === 'message.created' && event.role === 'assistant',

@@ -4,7 +4,7 @@
 import type { Sql } from '../../../kernel/data/database.ts';
 
 /** An SQL expression for the data of an event as it was written, whether the event is folded or not. */
-export function wholeData(sql: Sql): ReturnType<Sql> {
+export function unfoldedData(sql: Sql): ReturnType<Sql> {
   return sql`case when folded is null then data else agent.sessions_unfolded(session_id, data, folded) end`;
 }
 

@@ -2,7 +2,7 @@
 // it was planned from. So writers never deadlock, and no seq or queue position is assigned twice.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText } from './events.ts';
-import { wholeData } from './fold-store.ts';
+import { unfoldedData } from './fold-store.ts';
 import { searchConditions, type SessionSearch } from './search-store.ts';
 import { maxSeq, type Segment } from './store.ts';
 import type { LogEntry, UnitOfWork } from './unit.ts';
@@ -335,7 +335,7 @@ export async function copyAncestors({ tx }: UnitOfWork, session: SessionRecord):
   for (const { sessionKey, upTo } of session.lineage) {
     await tx`
       insert into agent.sessions_events (session_id, seq, run_id, type, data, time)
-      select ${session.key}, seq, run_id, type, ${wholeData(tx)}, time from agent.sessions_events
+      select ${session.key}, seq, run_id, type, ${unfoldedData(tx)}, time from agent.sessions_events
       where session_id = ${sessionKey} and seq > ${start} and seq <= ${upTo}
       on conflict do nothing`;
     start = upTo;

@@ -2,7 +2,7 @@
 // gaps. `active_run_id` is the fencing token: a run that another process has settled can no longer write.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import { asJson, asText, type SessionEvent, type StoredEvent } from './events.ts';
-import { wholeData } from './fold-store.ts';
+import { unfoldedData } from './fold-store.ts';
 import type { OpenPart } from './live-feed.ts';
 import type { Append, LogEntry, UnitOfWork } from './unit.ts';
 
@@ -264,7 +264,7 @@ export function eventStore({ sql }: Pick<Database, 'sql'>): EventStore {
         segments,
         { after: 0, limit: unlimitedCount },
         (segment, fromSeq) => sql<EventRow[]>`
-        select session_id, seq, run_id, type, (${wholeData(sql)})::text as json, time
+        select session_id, seq, run_id, type, (${unfoldedData(sql)})::text as json, time
         from agent.sessions_events
         where run_id = ${runId} and session_id = ${segment.sessionKey} and seq > ${fromSeq}
           and seq <= ${segment.upTo}
@@ -324,7 +324,7 @@ async function readPage(
     async (segment, fromSeq, count) => {
       if (hasMore) return [];
       const rows = await sql<PageRow[]>`
-      select session_id, seq, run_id, type, time, (${wholeData(sql)})::text as json, row_count from (
+      select session_id, seq, run_id, type, time, (${unfoldedData(sql)})::text as json, row_count from (
         select *, (count(*) over ())::integer as row_count,
           sum(bytes) over (order by seq rows unbounded preceding) - bytes as bytes_before
         from (
@@ -398,7 +398,7 @@ async function readToolOutput(sql: Sql, segments: readonly Segment[], seq: numbe
   const segment = segments.find(({ upTo }) => seq <= upTo);
   if (segment === undefined) return undefined;
   const [row] = await sql<{ output: string }[]>`
-    select ((${wholeData(sql)}) -> 'output')::text as output from agent.sessions_events
+    select ((${unfoldedData(sql)}) -> 'output')::text as output from agent.sessions_events
     where session_id = ${segment.sessionKey} and seq = ${seq} and type = 'tool.output'`;
   return row && (JSON.parse(row.output) as unknown);
 }

@@ -72,7 +72,7 @@ export async function compact(
 }
 
 /** Plans to replace the whole conversation. */
-export function planWhole(conversation: Conversation): CompactionPlan {
+export function planWholeConversation(conversation: Conversation): CompactionPlan {
   const { messages, cut } = conversation;
   return {
     upToSeq: messages.at(-1)?.seq ?? 0,
@@ -117,14 +117,14 @@ export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionP
     return {
       upToSeq: input.seq - 1,
       cut: { messageId, steps: fromStep },
-      transcript: [...planWhole(earlierPart).transcript, ...stepTexts],
+      transcript: [...planWholeConversation(earlierPart).transcript, ...stepTexts],
       tokens: sum(messageTokens.slice(0, inputIndex)) + sum(stepTokens.slice(skippedSteps, fromStep)),
     };
   }
   const turn = firstTurnToKeep(past, inputIndex, keepTokens - tokens);
   const lastMessage = messages[turn - 1];
   if (!lastMessage) return null;
-  const transcript = planWhole({ ...conversation, messages: messages.slice(0, turn) }).transcript;
+  const transcript = planWholeConversation({ ...conversation, messages: messages.slice(0, turn) }).transcript;
   return {
     upToSeq: lastMessage.seq,
     cut: skippedSteps > 0 ? cut : null,

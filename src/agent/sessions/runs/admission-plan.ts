@@ -186,14 +186,13 @@ async function planQueued(
   unit: UnitOfWork,
   { queueItemId, delivery, input }: Submission,
   session: SessionRecord,
-  { waitsFor, ahead: aheadOfAll }: { waitsFor: NonNullable<Receipt['waitsFor']>; ahead: number | null },
+  { waitsFor, ahead }: { waitsFor: NonNullable<Receipt['waitsFor']>; ahead: number | null },
 ): Promise<InputPlan> {
   const { queueLength, activeRunId } = session;
   const movesOthers = delivery === 'interrupt' && queueLength > 0;
   const queuedRuns = movesOthers ? await waitingRuns(unit, session.key) : [];
   const runsAhead = movesOthers ? queuedRuns.filter((run) => run.isUrgent).length : queueLength;
-  let queuePosition = aheadOfAll ?? 1 + runsAhead;
-  if (aheadOfAll !== null && movesOthers) queuePosition = runsAhead;
+  const queuePosition = positionOf({ ahead, runsAhead, movesOthers });
   const messageId = input?.messageId ?? null;
   const events: LogEntry[] = [
     { type: 'queue.added', queueItemId, queuePosition, waitsFor, delivery, messageId },
@@ -206,6 +205,20 @@ async function planQueued(
       queueUpdated(queuedRuns, queueLength + 1, (index, run) => index + 1 + (run.isUrgent ? 0 : 1)),
     );
   return { events, queuePosition, waitsFor, model: null };
+}
+
+function positionOf({
+  ahead,
+  runsAhead,
+  movesOthers,
+}: {
+  ahead: number | null;
+  runsAhead: number;
+  movesOthers: boolean;
+}): number {
+  // The active run of the session counts as ahead of its waiting inputs.
+  if (ahead === null) return runsAhead + 1;
+  return movesOthers ? runsAhead : ahead;
 }
 
 function sessionEvents(write: SessionWrite): LogEntry[] {

@@ -4,7 +4,7 @@ import type { UiMessage } from '../../../contract/agent/types.gen.ts';
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import { noSnapshot } from '../../snapshots/index.ts';
 import type { RunOutcome, SessionEvent } from '../event-log/events.ts';
-import { compact, planWhole } from '../model-loop/compaction.ts';
+import { compact, planWholeConversation } from '../model-loop/compaction.ts';
 import type { LoopResult } from '../model-loop/loop.ts';
 import { modelProblem } from '../model-loop/model-problem.ts';
 import { createModelRetry } from '../model-loop/model-retry.ts';
@@ -115,7 +115,7 @@ async function compactConversation(
   const { summary, usage } = await compact({
     writer,
     model,
-    plan: planWhole(conversation),
+    plan: planWholeConversation(conversation),
     earlierSummary: conversation.summary,
     contextTokens: (await modelLimits.of(model.modelId)).contextTokens,
     reason: 'asked',
