@@ -1,5 +1,5 @@
 // Decides one call by the rules: deny wins over ask, ask over allow. A call may need
-// several permissions, such as each command of a command line; the strictest answer counts.
+// several permissions, such as each command of a command line; the strictest verdict counts.
 import { isLiteral, matchesCommand, matchesPath, mayMatchBelow } from './patterns.ts';
 import { simpleCommands } from './shell-commands.ts';
 

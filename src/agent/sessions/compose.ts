@@ -39,7 +39,7 @@ export interface SessionsOptions {
   agentId: string;
   name: string;
   dataDir: string;
-  /** Where attachments are stored; undefined for the data folder. */
+  /** Where attachments are stored; undefined when they are in the data folder. */
   bucket: S3Options | undefined;
   workspaces: Workspaces;
   registry: PluginRegistry;

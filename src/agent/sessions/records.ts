@@ -116,7 +116,7 @@ export function toQueueItem(run: RunRecord, queuePosition: number): QueueItem {
   };
 }
 
-/** The text of the message's last step, after the text that a broken stream had delivered of it. */
+/** The text of the message's last step, including the text that its broken streams delivered before. */
 export function lastStepText({ parts }: UiMessage): string {
   const steps = splitSteps(parts);
   let firstStep = steps.length - 1;

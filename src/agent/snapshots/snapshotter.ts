@@ -128,7 +128,7 @@ async function read(
   return { identity, state, renewedMs: nowMs };
 }
 
-/** Whether the content store still has the content; other processes delete old ones. */
+/** Whether the content store still has the content: other processes delete old contents. */
 async function hasContent(
   { contents, isShared, clock }: SnapshotterState,
   { state, renewedMs }: KnownFile,

@@ -13,7 +13,7 @@ export interface RenderedFile {
   isBase64: boolean;
 }
 
-/** `nonce` is new for every rendering, so that no content can contain it. */
+/** `nonce` was unknown when the contents were written, so that none of them can contain it. */
 export async function renderFiles(files: readonly RenderedFile[], nonce: string): Promise<string> {
   const elements: string[] = [];
   for (const { attachmentId, fileName, contentType, sizeBytes, text, isBase64 } of files) {

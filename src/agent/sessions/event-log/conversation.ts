@@ -69,9 +69,7 @@ export function applyEvent(projection: ConversationProjection, stored: StoredEve
   }
 }
 
-/**
- * When a run answers an input again, the input has to be the last message; notes about files may follow it.
- */
+/** Makes an input that a run answers again the last message, since notes about files may have followed it. */
 function moveToEnd(
   projection: ConversationProjection,
   messageId: string | null | undefined,

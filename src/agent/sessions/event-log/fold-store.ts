@@ -14,7 +14,7 @@ export interface FoldableSession {
   headSeq: number;
 }
 
-/** Sessions with events to fold: archived ones, and those without a change for `idleHours`. */
+/** Sessions with events to fold: archived sessions, and sessions without a change for `idleHours`. */
 export async function findFoldableSessions(
   sql: Sql,
   { agentId, idleHours, limit }: { agentId: string; idleHours: number; limit: number },

@@ -20,7 +20,7 @@ export interface FollowAllOptions {
    * The session's own events after a seq, without those of a fork's ancestors; empty when there are no more.
    */
   readEvents(sessionKey: string, after: number): Promise<StoredEvent[]>;
-  /** How often the events of other processes are read; null where this process is the only one. */
+  /** How often the events of other processes are read; null when this process is the only one. */
   pollMs: number | null;
   clock: Clock;
   limits: FollowLimits;

@@ -84,7 +84,7 @@ interface ContextState {
   view: PromptView;
   hasFiles: boolean;
   leavesOutFiles: boolean;
-  /** The limit of this run alone, after a prompt of too many bytes. */
+  /** A limit that holds for this run alone; null without one. */
   maxTokens: number | null;
   /** The tokens as the model counted them; 0 after the prompt has changed. */
   countedTokens: number;

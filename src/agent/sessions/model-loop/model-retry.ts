@@ -66,7 +66,7 @@ export function createModelRetry(options: ModelRetryOptions): ModelRetry {
       const requestedMs = retryAfterMs(error);
       const isLimit = problem.kind === 'rate_limited' || problem.kind === 'unavailable';
       const isFailure = problem.kind === 'upstream_failed' || problem.kind === 'upstream_timeout';
-      // An open breaker returns the error of a failed provider, with the time at which it closes.
+      // An open circuit breaker returns the error of a failed provider with a `retry-after`.
       if (isLimit || (isFailure && requestedMs !== undefined))
         return wait(problem, Math.max(requestedMs ?? 0, backoffMs(waitCount + 1, maxWaitDelayMs)));
       return isFailure && retry(problem);

@@ -27,7 +27,7 @@ export interface RunWriterOptions {
   startSeq: number;
   /** Aborted to end the wait for an unavailable database. */
   signal: AbortSignal;
-  /** Called once, when the first write fails that no caller awaits. */
+  /** Called once, for the first failure of a write that no caller awaits. */
   onFailure(error: unknown): void;
 }
 

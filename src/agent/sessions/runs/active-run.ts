@@ -39,7 +39,7 @@ export interface RunnerOptions {
   registry: PluginRegistry;
   workspaces: Workspaces;
   limits: ModelRetryLimits & { maxSteps: number; toolTimeoutMs: number };
-  /** Whether another process may queue inputs for the runs of this one. */
+  /** Whether another process may queue inputs for the runs of this process. */
   hasReplicas: boolean;
   /**
    * Writes the outcome. Null when another process has settled the run, a Problem

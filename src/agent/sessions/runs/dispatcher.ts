@@ -22,7 +22,7 @@ export interface DispatcherOptions {
 export interface Dispatcher {
   /**
    * Whether inputs wait for a free place, as far as this process knows. New inputs then queue up
-   * behind them.
+   * after them.
    */
   hasWaiting(): boolean;
   /** Called when an input has begun to wait for a free place. */
@@ -75,7 +75,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
-// With more failures the cause is hardly in single sessions, and the round ends.
+// With more failures, the cause is more general than a broken session, and the round ends.
 const maxFailures = 100;
 
 /**

@@ -23,7 +23,7 @@ export interface LocalRuns {
   /** How many more runs may be claimed. */
   freePlaces(): number;
   abortAll(problem: Problem): void;
-  /** Resolves after the runs of this moment are settled. */
+  /** Resolves when all runs that execute now are settled. */
   allSettled(): Promise<unknown>;
 }
 

@@ -104,7 +104,7 @@ async function decideSettlement(
 ): Promise<SettleResult | null | 'stale'> {
   const failure = isLocked ? null : 'stale';
   if (session?.activeRunId !== run.runId) return failure;
-  // Approvals and steers take statements of their own, which need the lock.
+  // Approvals and steers need further statements, and therefore the lock.
   if (!isLocked && (session.pendingApprovals > 0 || settlement.hasTakenSteers)) return 'stale';
   const approvals = session.pendingApprovals > 0 ? await denyPendingApprovals(unit, run.runId) : [];
   const steeredRunIds = settlement.hasTakenSteers ? await steeredRuns(unit, run.runId) : [];

@@ -50,7 +50,7 @@ export function inputMessageIdOf({ input, replaces }: Pick<Submission, 'input' |
 export interface Admission {
   session: SessionRecord;
   receipt: Receipt;
-  /** The receipt is that of an earlier input with the same id. */
+  /** Whether an input with the same id was accepted before, whose receipt this is. */
   isRepeated: boolean;
   /** The run to execute now; its start is in the log already. */
   started: StartedRun | null;

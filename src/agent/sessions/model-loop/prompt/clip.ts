@@ -3,8 +3,8 @@
 import { estimateText } from './estimate.ts';
 
 /**
- * Max-min fair share: the length limit per text so that all fit into `maxTokens`
- * together; only the longest texts are cut.
+ * Max-min fair share: returns the limit in tokens for each text with which all texts fit into `maxTokens`.
+ * Only the longest texts are cut.
  */
 export function shareTokens(sizes: readonly number[], maxTokens: number): number {
   let limit = maxTokens;

@@ -1,5 +1,5 @@
-// Renders a conversation for a model. The result depends on the log, the model and its limits
-// only, so repeated requests have the same bytes: providers cache prompts by their prefix.
+// Renders a conversation for a model. The result depends only on the log, the model and its limits, so
+// repeated requests have the same bytes: providers cache prompts by their prefix.
 import type { LanguageModelV3Message } from '@ai-sdk/provider';
 import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.gen.ts';
 import type { Conversation } from '../../event-log/conversation.ts';
