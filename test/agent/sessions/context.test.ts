@@ -419,6 +419,27 @@ describe('a picture', () => {
     ]);
   });
 
+  test('has a note that cuts a long name between characters', async () => {
+    world.gateway.catalog([{ id: model, context_window: 64_000, inputs: ['text'] }]);
+    world.gateway.answer(() => says('Not seen.'));
+    const client = await startSession();
+    // A name may have 255 characters. These are 400 code units, and the limit of a note falls within a pair.
+    const filename = '\u{1f600}'.repeat(200);
+    await runPrompt(client, {
+      parts: [
+        { type: 'text', text: 'Look.' },
+        { ...picture(), filename },
+      ],
+    });
+    const prompt = JSON.parse(world.gateway.bodies.at(-1) as string) as {
+      prompt: { content: { text: string }[] }[];
+    };
+    const note = prompt.prompt.at(-1)?.content[0]?.text;
+    expect(note).toContain('was left out here');
+    // The gateway refuses half of a surrogate pair, and with it every later request of the session.
+    expect(note?.isWellFormed()).toBe(true);
+  });
+
   test('is left out of a prompt that nothing else shortens', async () => {
     world.gateway.answer((request) =>
       JSON.stringify(request.prompt).includes('"type":"file"') ? tooLong : says('Seen.'),

@@ -6,7 +6,7 @@ import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.
 import type { AttachmentFiles } from '../../attachments/files.ts';
 import { renderFiles, type RenderedFile } from '../../attachments/render.ts';
 import type { AttachmentStore } from '../../attachments/store.ts';
-import { asText } from '../../event-log/events.ts';
+import { asText, startOfText } from '../../event-log/events.ts';
 import { clipText, shareTokens } from './clip.ts';
 import { estimateText } from './estimate.ts';
 import { fileKind, pictureSize, type FileKind } from './media-tokens.ts';
@@ -204,6 +204,6 @@ function clipInput(
 function describeMedium({ mediaType, data, filename }: Medium): string {
   const size = fileKind(mediaType) === 'image' ? pictureSize(data) : undefined;
   const details = [mediaType, ...(size === undefined ? [] : [`${size.width}×${size.height} pixels`])];
-  const name = filename === undefined || filename === '' ? '' : ` "${asText(filename).slice(0, 255)}"`;
+  const name = filename === undefined || filename === '' ? '' : ` "${asText(startOfText(filename, 255))}"`;
   return `A file${name} (${details.join(', ')})`;
 }
