@@ -14,6 +14,7 @@ import {
   type AttachmentInput,
   type DecodedAttachment,
 } from './attachments/files.ts';
+import { startOfText } from './event-log/events.ts';
 import type { EventLog } from './event-log/log.ts';
 import type { NewSession, SessionKind, SessionLocator, SessionStore } from './event-log/session-store.ts';
 import type { CompletedRun } from './runs/active-run.ts';
@@ -207,7 +208,7 @@ function toSubmission(
     queueItemId: id('qit'),
     delivery: input.delivery ?? 'queue',
     origin,
-    input: { messageId, message, preview: text.slice(0, previewLength), files: attachments },
+    input: { messageId, message, preview: startOfText(text, previewLength), files: attachments },
     messageId: id('msg'),
     model: input.model ?? null,
     reasoningEffort: input.reasoningEffort ?? null,

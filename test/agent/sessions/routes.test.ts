@@ -314,6 +314,21 @@ describe('sessions.prompt', () => {
     });
   });
 
+  test('cuts titles and previews between characters', async () => {
+    const { client } = await world.start();
+    const answer = holdAnswer();
+    world.gateway.answer(() => answer.answer);
+    await client.sessions.create({ id: 's' });
+    // The 79 code units of a title and the 200 of a preview end within a surrogate pair.
+    const smileys = '\u{1f600}'.repeat(300);
+    await client.sessions.prompt({ sessionId: 's', text: smileys });
+    await client.sessions.prompt({ sessionId: 's', text: `a${smileys}` });
+    expect((await client.sessions.get({ sessionId: 's' })).title).toBe(`${'\u{1f600}'.repeat(39)}…`);
+    const { items } = await client.sessions.listQueue({ sessionId: 's' });
+    expect(items[0]?.text).toBe(`a${'\u{1f600}'.repeat(99)}`);
+    answer.end();
+  });
+
   test.each([
     {},
     { text: '' },

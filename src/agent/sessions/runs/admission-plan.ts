@@ -1,6 +1,7 @@
 // Plans what accepting one input writes into its session, or why it is refused.
 import { Problem } from '../../../kernel/problem.ts';
 import type { DecodedAttachment } from '../attachments/files.ts';
+import { startOfText } from '../event-log/events.ts';
 import type { SessionRecord } from '../event-log/session-store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
 import type { Capacity } from './capacity.ts';
@@ -357,5 +358,5 @@ function startedRun(
 /** The beginning of the first input, in one line of at most 80 characters. */
 function titleOf(preview: string): string {
   const line = preview.replace(/\s+/g, ' ').trim();
-  return line.length <= 80 ? line : `${line.slice(0, 79).trimEnd()}…`;
+  return line.length <= 80 ? line : `${startOfText(line, 79).trimEnd()}…`;
 }
