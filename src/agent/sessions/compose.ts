@@ -110,7 +110,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   const { heartbeatMs, maxReplayEvents, maxWorkspaces, executeWaitMs } = limits;
   const ownWorkspaces = createOwnWorkspaces({ ...options, store, maxWorkspaces });
   const follow = { heartbeatMs, maxReplayEvents, maxBufferBytes };
-  const parts = { runs, inputs, approvals, modelLimits, render, ownWorkspaces, follow, executeWaitMs };
+  const services = { runs, inputs, approvals, modelLimits, render, ownWorkspaces, follow, executeWaitMs };
   return {
     runs,
     inputs,
@@ -124,7 +124,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       return session.key;
     },
     receiptOf: (call) => findReceipt(runStore, call),
-    service: (chat) => sessionService({ ...options, ...stores, ...parts, chat }),
+    service: (chat) => sessionService({ ...options, ...stores, ...services, chat }),
   };
 }
 

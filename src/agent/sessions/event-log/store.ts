@@ -305,16 +305,19 @@ async function walkSegments(
   return events;
 }
 
+interface PageLimits {
+  after: number;
+  limit: number;
+  maxBytes: number;
+  /** Whether the page has completed messages only. */
+  onlyMessages: boolean;
+}
+
 /** Limits the page by stored size, which is known without reading the events. */
 async function readPage(
   sql: Sql,
   segments: readonly Segment[],
-  {
-    after,
-    limit,
-    maxBytes,
-    onlyMessages,
-  }: { after: number; limit: number; maxBytes: number; onlyMessages: boolean },
+  { after, limit, maxBytes, onlyMessages }: PageLimits,
 ): Promise<{ events: StoredEvent[]; hasMore: boolean }> {
   let bytes = 0;
   let hasMore = false;

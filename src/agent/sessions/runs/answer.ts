@@ -80,20 +80,17 @@ async function preparePrompt(
   return prompt;
 }
 
+interface ContextInput {
+  loop: Parameters<ModelLoopOptions['openContext']>[0];
+  model: LanguageModelV3;
+  prompt: HookValues['prompt.before'];
+  input: UiMessage | undefined;
+}
+
 function openContext(
   options: RunnerOptions,
   run: ActiveRun,
-  {
-    loop,
-    model,
-    prompt,
-    input,
-  }: {
-    loop: Parameters<ModelLoopOptions['openContext']>[0];
-    model: LanguageModelV3;
-    prompt: HookValues['prompt.before'];
-    input: UiMessage | undefined;
-  },
+  { loop, model, prompt, input }: ContextInput,
 ): ReturnType<ModelLoopOptions['openContext']> {
   return createRunContext({
     ...loop,

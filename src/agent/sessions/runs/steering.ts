@@ -52,22 +52,21 @@ export async function takeSteers(
   return true;
 }
 
-function steerEvents(
-  { started: { runId, model }, messageId, createdAt }: ActiveRun,
-  {
-    parts,
-    steers,
-    queuedRuns,
-    nextMessageId,
-    index,
-  }: {
-    parts: UiMessagePart[];
-    steers: readonly RunRecord[];
-    queuedRuns: readonly RunRecord[];
-    nextMessageId: string;
-    index: number;
-  },
-): LogEntry[] {
+interface Steering {
+  /** The parts of the message that ends. */
+  parts: UiMessagePart[];
+  steers: readonly RunRecord[];
+  /** All waiting runs of the session, including the steers. */
+  queuedRuns: readonly RunRecord[];
+  nextMessageId: string;
+  /** The index of the next message in the session. */
+  index: number;
+}
+
+function steerEvents(run: ActiveRun, steering: Steering): LogEntry[] {
+  const { runId, model } = run.started;
+  const { messageId, createdAt } = run;
+  const { parts, steers, queuedRuns, nextMessageId, index } = steering;
   const endedMessageId = messageId as string;
   const metadata = { runId, createdAt, status: 'completed', model };
   const otherRuns = queuedRuns.filter((queuedRun) => !isSteer(queuedRun));
