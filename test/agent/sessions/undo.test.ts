@@ -199,7 +199,7 @@ describe('sessions.undoRun', () => {
     await agent.client.sessions.undoRun({ sessionId: 's', runId });
     await run(agent);
     const notes = (request: StreamRequest | undefined) =>
-      JSON.stringify(request?.prompt).match(/\[A note of the agent[^\]]*\]/g) ?? [];
+      JSON.stringify(request?.prompt).match(/\[A note from the agent[^\]]*\]/g) ?? [];
     const firstRequest = world.gateway.requests.at(-1);
     expect(notes(firstRequest)).toEqual([expect.stringContaining('were undone')]);
     expect(notes(firstRequest)[0]).toContain('a.txt');
@@ -228,8 +228,8 @@ describe('sessions.undoRun', () => {
     await eventsOf(agent);
     const inputs = world.gateway.requests.at(-1)?.prompt.filter(({ role }) => role === 'user');
     const [texts, input] = [JSON.stringify(inputs), JSON.stringify(inputs?.at(-1))];
-    expect(texts).toContain('A note of the agent');
-    expect(input.indexOf('A note of the agent')).toBeLessThan(input.indexOf('Go.'));
+    expect(texts).toContain('A note from the agent');
+    expect(input.indexOf('A note from the agent')).toBeLessThan(input.indexOf('Go.'));
   });
 
   test('restores nothing when another program has changed a file', async () => {

@@ -95,7 +95,7 @@ function fileNote(
       ? 'The changes of files that you made in an earlier turn were undone. These files are as ' +
         `they were before that turn: ${list}.`
       : `Changes of files that were undone are in place again. These files are as you left them in that turn: ${list}.`;
-  const text = `[A note of the agent, not of the person: ${whatHappened} Read a file again before you rely on it.]`;
+  const text = `[A note from the agent, not from the person: ${whatHappened} Read a file again before you rely on it.]`;
   return { id: `note-${seq}`, role: 'user', parts: [{ type: 'text', text }] };
 }
 

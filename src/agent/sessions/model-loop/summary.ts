@@ -9,7 +9,7 @@ import { generateText } from './model-text.ts';
 import { addUsage, noUsage } from './usage.ts';
 
 const instructions = [
-  'Sum up the conversation above for your own later use, as the only thing that you will still see of it.',
+  'Sum up the conversation above for your own later use; the summary is all that you will still see of it.',
   'Keep every fact, decision, name, path, number and open task that may still matter, and what the person wants.',
   'Answer with the summary alone.',
 ].join(' ');

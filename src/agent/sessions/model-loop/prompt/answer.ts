@@ -42,8 +42,8 @@ const maxErrorTokens = 2_000;
 // This note stays in later prompts, because providers cache prompts by their prefix. The brackets keep the
 // model from mistaking it for words of the person.
 const continuation =
-  '[A note of the agent, not of the person: your answer above was cut off, because the ' +
-  'connection broke. Continue it exactly where it stops, and repeat nothing of it.]';
+  '[A note from the agent, not from the person: your answer above was cut off, because the ' +
+  'connection broke. Continue it exactly where it stops, and do not repeat any of it.]';
 
 export function renderAnswer(parts: readonly UiMessagePart[], view: AnswerView): LanguageModelV3Message[] {
   const steps = splitSteps(parts).slice(view.skippedSteps);
@@ -161,7 +161,7 @@ export function errorOf({ errorText, approval }: ToolPart): string {
 function pruneNote(output: unknown, seq: number): string {
   const count = lengthOf(output);
   return (
-    `[${count} characters of output were removed from here to save room. ` +
+    `[${count} characters of output were removed from here to save space. ` +
     `Read them again with context_read and "seq": ${seq}.]`
   );
 }

@@ -59,7 +59,7 @@ export async function renderInput(
   const nonce = nonceOf(files);
   const texts = [
     files.length === 0 ? '' : await renderFiles(files, nonce),
-    ...notes.map((note) => `[${note} was left out here, because this model does not take it.]`),
+    ...notes.map((note) => `[${note} was left out here, because this model does not accept it.]`),
     text,
   ].filter((piece) => piece.trim() !== '');
   // Providers refuse a message without text, and would then refuse every later request of the session.
@@ -79,7 +79,7 @@ export async function renderInput(
       ...omissions,
       ...notes.map((note): Omission => ({
         code: 'input_left_out',
-        message: `${note} was left out, because the model does not take it.`,
+        message: `${note} was left out, because the model does not accept it.`,
       })),
     ],
   };

@@ -69,6 +69,6 @@ export function renderParts(
 function renderSummary(summary: string): LanguageModelV3Message {
   return {
     role: 'user',
-    content: [{ type: 'text', text: `The conversation so far, in short:\n\n${summary}` }],
+    content: [{ type: 'text', text: `A summary of the conversation so far:\n\n${summary}` }],
   };
 }
