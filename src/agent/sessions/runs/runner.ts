@@ -167,7 +167,7 @@ async function finish(options: RunnerOptions, run: ActiveRun, result: LoopResult
   return { end, next: settledRun.next };
 }
 
-// The most files in a `workspace.changed` event; `sessions.getChanges` returns all of them.
+// The maximum number of files in `workspace.changed`; `sessions.getChanges` returns all of them.
 const maxFilesShown = 200;
 
 async function endSnapshot({ snapshot }: ActiveRun): Promise<SessionEvent[]> {

@@ -92,7 +92,7 @@ export interface Runs {
 // A failed settlement is retried for this long; then the sweep settles the run as interrupted.
 const settleRetryMs = databaseWaitMs;
 const settleRetryDelayMs = 1_000;
-// The most inputs that are accepted in one commit.
+// The maximum number of inputs that are accepted in one commit.
 const maxBatchInputs = 64;
 const cancelTimeoutMs = 10_000;
 

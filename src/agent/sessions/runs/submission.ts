@@ -78,9 +78,9 @@ export interface AdmissionRules {
   agentId: string;
   holder: LeaseHolder;
   defaultModel: string;
-  /** The most inputs that may wait in one session. */
+  /** The maximum number of inputs that wait in one session. */
   maxWaiting: number;
-  /** The most inputs of all sessions that may wait for a free place. */
+  /** The maximum number of inputs of all sessions that wait for a free place. */
   maxQueuedRuns: number;
   /** Whether this process has a free place for one more run, and no earlier input waits for it. */
   mayStart(): boolean;
