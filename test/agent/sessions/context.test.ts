@@ -115,6 +115,7 @@ describe('a long output of a tool', () => {
     const prompt = JSON.stringify(toolResults(world.gateway.requests[1] as StreamRequest));
     for (const words of ['Page 1.', 'End of page 1.']) expect(prompt).toContain(words);
     expect(prompt).toMatch(/\d+ characters are left out here\. Read them with context_read/);
+    // An output may have 12,000 tokens, about 48,000 characters.
     expect(prompt.length).toBeLessThan(60_000);
     const events = await eventsOf(client);
     const outputOf = (toolCallId: string) =>

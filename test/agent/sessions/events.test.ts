@@ -25,6 +25,7 @@ describe('sessions.follow', () => {
     world.gateway.answer(() => says('A text of several pieces, \u{1f600} and an accent: é.'));
     const findings = await checkEventStream(agent.url, agent.token);
     expect(findings.filter(({ broken }) => broken !== null)).toEqual([]);
+    // The script has more than 20 checks.
     expect(findings.length).toBeGreaterThan(20);
   });
 

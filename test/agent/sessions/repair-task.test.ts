@@ -241,6 +241,7 @@ describe('a repair task on a small context', () => {
     const events = await complete(client);
     await expectValid(events);
     expectFaults(events);
+    // About four characters are a token. A body also has the definitions of the tools and JSON around the texts.
     for (const body of world.gateway.bodies) expect(body.length / 4).toBeLessThan(contextTokens * 1.5);
     expectPrefixes(world.gateway.bodies, events);
     expectUsage((await client.sessions.get({ sessionId: 's' })).usage, events);
