@@ -22,7 +22,7 @@ export interface ToolCall {
   workspace: string;
 }
 
-export interface Decision {
+export interface PermissionDecision {
   effect: Effect;
   /** The explanation for the model when the call is refused. */
   reason: string;
@@ -45,7 +45,7 @@ export interface Permissions {
    * The decision for a call in a session; without a matching rule the tool itself
    * decides between allow and ask.
    */
-  decide(sessionKey: string, call: ToolCall): Promise<Decision>;
+  decide(sessionKey: string, call: ToolCall): Promise<PermissionDecision>;
   /** Adds the rules that decide future calls like this one. */
   grantLike(call: ToolCall, request: GrantRequest): Promise<void>;
   /** Lists granted rules that have not expired; with a session, only its rules and the project's. */

@@ -175,7 +175,7 @@ async function applyHooks(
   return { text, parts: [{ type: 'text', text }, ...parts.filter(({ type }) => type !== 'text')] };
 }
 
-interface InputContent {
+interface PreparedInput {
   target: Target;
   text: string;
   parts: readonly InputPart[];
@@ -185,7 +185,7 @@ interface InputContent {
 function toSubmission(
   { agentId, clock }: SubmitOptions,
   input: Input,
-  { target, text, parts, attachments }: InputContent,
+  { target, text, parts, attachments }: PreparedInput,
 ): Submission {
   const { to: recipient, origin, metadata } = input;
   const runId = id('run');

@@ -17,10 +17,10 @@ export interface RunSnapshot {
    */
   beforeChange(signal: AbortSignal): Promise<string | null>;
   /** Takes the last snapshot, after the last tool; works once. */
-  end(): Promise<RunEnd>;
+  end(): Promise<SnapshotResult>;
 }
 
-export interface RunEnd {
+export interface SnapshotResult {
   /** The changed files by path; also empty when they are unknown. */
   files: ChangedFile[];
   /** Why the changes cannot be undone, if that was not reported before; null otherwise. */
@@ -108,7 +108,7 @@ async function takeFirst(options: RunSnapshotOptions, signal: AbortSignal): Prom
   );
 }
 
-async function endWith(options: RunSnapshotOptions, before: Tree): Promise<RunEnd> {
+async function endWith(options: RunSnapshotOptions, before: Tree): Promise<SnapshotResult> {
   const { runId, exclusive } = options;
   const changes = await exclusive(() => closeRecord(options, before));
   if (changes !== 'too_many') return { files: changes.map(toChangedFile), notice: null };

@@ -46,7 +46,7 @@ export type ApprovalVerdict =
   | { isApproved: true }
   | { isApproved: false; approvalId: string | null; reason: string };
 
-export interface Decision {
+export interface ApprovalDecision {
   isApproved: boolean;
   by: string;
   reason: string | null;
@@ -56,7 +56,7 @@ export interface Approvals {
   /** Resolves when the call is approved or denied, or when the run ends. */
   request(request: ApprovalRequest): Promise<ApprovalVerdict>;
   /** Throws 404 for an unknown approval, and 409 when the opposite was decided already. */
-  decide(sessionKey: string, approvalId: string, decision: Decision): Promise<ApprovalRecord>;
+  decide(sessionKey: string, approvalId: string, decision: ApprovalDecision): Promise<ApprovalRecord>;
 }
 
 export function createApprovals(options: ApprovalsOptions): Approvals {
@@ -78,7 +78,7 @@ interface ApprovalKey {
 function decide(
   { eventLog, agentId }: ApprovalsOptions,
   { sessionKey, approvalId }: ApprovalKey,
-  { isApproved, by, reason }: Decision,
+  { isApproved, by, reason }: ApprovalDecision,
 ): Promise<ApprovalRecord> {
   const status = isApproved ? 'approved' : 'denied';
   return eventLog.transact(async (unit) => {

@@ -145,7 +145,7 @@ async function runTool(run: StepContext, modelCall: ToolCall, metadata: Metadata
   hooks.effect('tool.after', { toolName, toolCallId, input, ok: true, output }, hookContext);
 }
 
-interface Permission {
+interface CallPermission {
   /** Whether a person or the policy has approved the call; false when it needs no approval. */
   isApproved: boolean;
   /** Why the call is denied; null when it is not. */
@@ -156,9 +156,9 @@ interface Permission {
 async function requirePermission(
   { record, options, hookContext }: StepContext,
   { tool, toolCallId, input }: ToolCall,
-): Promise<Permission> {
+): Promise<CallPermission> {
   const toolName = tool.name;
-  const deny = async (approvalId: string | null, reason: string): Promise<Permission> => {
+  const deny = async (approvalId: string | null, reason: string): Promise<CallPermission> => {
     await record([{ type: 'tool.denied', toolCallId, toolName, approvalId, reason }]);
     return { isApproved: false, denial: { approvalId, reason } };
   };
