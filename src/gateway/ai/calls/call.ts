@@ -1,5 +1,5 @@
-// One model call: for the requested model and then each fallback, or in the order of the router, it
-// checks, reserves and sends with retries; then it follows the answer, whose end settles the bill.
+// One model call. Tries the requested model and then its fallbacks, or the router's order: checks the
+// model, reserves credits, and sends the request with retries. The end of the answer settles the bill.
 // docs/architecture.md walks through this file.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -10,19 +10,19 @@ import type { Backend } from '../upstream/backends.ts';
 import type { Attempt, AttemptTarget, ModelHealth } from '../upstream/model-health.ts';
 
 /**
- * A call of a model: how each model of the chain is checked, and how the call is sent. `T` is the
- * answer.
+ * What `callModel` needs of a format: how to check a model of the chain and how to send the call to it.
+ * `T` is the type of the answer.
  */
 export interface ModelRequest<T, Content = undefined> {
   /** The requested model, then its fallbacks; never empty. */
   chain: readonly CatalogModel[];
   /** The caller's signal. */
   signal: AbortSignal;
-  /** Deadline of all attempts together, to the first byte. */
+  /** Time limit of all attempts together, until the first byte of the answer. */
   deadlineMs: number;
   /** Whether the answer is streamed; `first_content_s` of a model applies then. */
   streams?: boolean;
-  /** The hash of the call's session, which keeps it at one key of a provider with several. */
+  /** Returns the hash of the caller's session, whose calls go to the same key of a provider with several. */
   session?: (() => number | undefined) | undefined;
   /**
    * Throws a Problem when the model cannot execute the call. After `unsupported_by_model` the next
@@ -51,9 +51,9 @@ interface Plan<Content> {
 }
 
 export interface ModelAttempt<Content = unknown> extends Plan<Content> {
-  /** Time left to the first byte, in milliseconds. */
+  /** Time left until the first byte, in milliseconds. */
   firstMs: number;
-  /** Time to the first content of a stream, where the call can go elsewhere after it. */
+  /** Time limit for the first content of a stream; set only if another backend or model can take over. */
   firstContentMs?: number | undefined;
   /** The key and the endpoint of the provider. */
   backend: Backend;
@@ -76,8 +76,8 @@ export interface CallOptions {
 }
 
 /**
- * Throws the Problem of the last attempt, with all attempts in its headers. A call
- * without an answer is not charged.
+ * Resolves when the answer begins. Throws the Problem of the last attempt, with all attempts in its
+ * headers; a call that fails before its answer begins is not charged unless the caller aborted it.
  */
 export async function callModel<T, Content>(
   request: ModelRequest<T, Content>,
@@ -128,14 +128,14 @@ export async function callModel<T, Content>(
   }
 }
 
-/** Hands the backend to the bill, which releases it at the end of the answer. */
+/** Hands the backend to the bill, which releases it when the answer ends. */
 function followAnswer<T>(result: ModelResult<T>, bill: Bill | undefined): ModelResult<T> {
   if (bill === undefined) result.backend.release();
   else bill.follow(result.attempts.length, result.backend);
   return result;
 }
 
-/** Checks the effort of the requested model, even if a fallback runs. */
+/** Throws the 422 for an effort that the requested model lacks, even if only a fallback would be called. */
 function requireEffort<T, Content>({ chain: [requested], effort }: ModelRequest<T, Content>): void {
   if (requested !== undefined) effort?.(requested);
 }
@@ -154,13 +154,13 @@ function check<T, Content>(model: CatalogModel, request: ModelRequest<T, Content
   }
 }
 
-/** The 422 of a model that does not support the call, while another one may. Other errors are thrown. */
+/** Returns the 422 of a model that does not support the call, as a fallback may. Throws all other errors. */
 function requireMismatch(error: unknown): Problem {
   if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
   throw error;
 }
 
-/** Informs the bill of one attempt before it is sent, and of its failure. */
+/** Sends one attempt, and tells the bill before it is sent and when it fails. */
 async function sendAttempt<T, Content>(
   request: ModelRequest<T, Content>,
   attempt: ModelAttempt<Content>,

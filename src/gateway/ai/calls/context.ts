@@ -59,7 +59,7 @@ export function callMembers(call: Omit<PaidRequest, 'headers'>): Omit<PaidReques
   return { operationId, requestId, identity, signal, log, note, remember };
 }
 
-/** Deadline to the first byte over all attempts, in milliseconds. */
+/** Time limit of all attempts together, until the first byte of the answer. */
 export function firstByteDeadlineMs({ timeouts }: Pick<AiContext, 'timeouts'>, streams: boolean): number {
   return streams ? timeouts.firstByteMs : timeouts.answerMs;
 }
@@ -131,12 +131,13 @@ export async function settleAndRender<T>(
   try {
     answer = render(price);
   } catch (error) {
-    // The gateway failed to render the answer, so the caller does not pay.
+    // The gateway itself failed to render the answer, so the caller does not pay.
     await bill.settle('rejected');
     throw error;
   }
   const credits = await bill.settle('completed', answerForReplay(call, answer));
-  // The two differ only when the operator absorbs a part.
+  // The charge is below the price only when the operator absorbs the difference. Then the answer is
+  // rendered again with the charge.
   return credits === price ? answer : render(credits);
 }
 

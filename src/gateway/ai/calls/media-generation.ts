@@ -120,7 +120,10 @@ function startVideo(
   );
 }
 
-/** Waits for the result of a submitted job, from any process and any model. */
+/**
+ * Waits for the result of a submitted job. Another process may have submitted it, and to a fallback of the
+ * requested model.
+ */
 async function fetchVideo(
   options: MediaGenerationOptions,
   job: JobInput,
@@ -155,7 +158,9 @@ function withCharge(
   };
 }
 
-/** The charge for the submitted job, whose result is unknown; null when its model is gone. */
+/**
+ * The charge for a submitted job whose result is unknown; null when the catalog no longer has its model.
+ */
 function chargeForUpstreamJob(
   { catalog }: Pick<MediaGenerationOptions, 'catalog'>,
   { kind, request }: JobInput,
@@ -182,7 +187,7 @@ function chargeOf(
       model: model.id,
       provider: model.provider,
       tokens: noTokens,
-      // The resolution chooses the rate and is no unit of the usage record.
+      // The resolution only selects the rate; the usage record does not contain it.
       units,
       ttftMs: null,
       ...facts,
@@ -191,8 +196,8 @@ function chargeOf(
 }
 
 /**
- * The owner's rights were checked when the job was created; a key's limit to certain models still
- * applies.
+ * The owner's rights were checked when the job was created. The models that the owner's API key allows
+ * still limit the fallbacks.
  */
 function viewerOfJob({
   owner: { kind },

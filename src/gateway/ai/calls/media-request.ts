@@ -1,5 +1,5 @@
-// The request of an image, a video, a speech or a transcription for `callModel`: each model of the
-// chain needs a price of its modality.
+// Builds the request for `callModel` that generates an image, a video or speech, or transcribes audio.
+// A model of the chain without a price for the modality is skipped.
 import type { ModelAttempt, ModelRequest } from './call.ts';
 import type { Catalog, CatalogModel, Viewer } from '../catalog/catalog.ts';
 import type { Modality } from '../catalog/models-file.ts';
@@ -21,7 +21,7 @@ export interface MediaRequest<T> {
   modelId: string;
   modality: MediaModality;
   signal: AbortSignal;
-  /** The deadline of all attempts together, to the first byte. */
+  /** Time limit of all attempts together, until the first byte. */
   deadlineMs: number;
   /** Throws a 422 for a call that the model does not support; its fallbacks are tried next. */
   check?: (model: CatalogModel) => void;

@@ -1,5 +1,5 @@
-// One attempt at a language model in the hub's form, for the translated formats: a
-// whole answer or a stream of parts, both counted for the bill.
+// Sends one attempt of a translated call to a language model. The answer, whole or as a stream of
+// parts, is counted for the bill.
 import type { AiContext } from './context.ts';
 import type { Bill } from '../billing/bill.ts';
 import { countAnswer, followParts } from '../billing/model-answer.ts';
@@ -26,7 +26,8 @@ export async function generate(
 }
 
 /**
- * The parts of a streamed answer; its last part waits for the settlement. `call.hub.signal` is the caller's.
+ * Streams the parts of an answer; the last part waits for the settlement. `call.hub.signal` must be the
+ * caller's signal.
  */
 export function streamParts(
   context: Pick<AiContext, 'providers' | 'clock'>,

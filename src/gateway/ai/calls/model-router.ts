@@ -7,12 +7,12 @@ import type { Rates } from '../catalog/rates.ts';
 import { mixHashes } from '../upstream/session-hash.ts';
 
 export interface ModelRouter {
-  /** The chain in the order of the call. Only the order by weight calls `session`. */
+  /** Returns the chain in the order in which to try it. Only `route_by: weight` calls `session`. */
   order(
     chain: readonly CatalogModel[],
     session: (() => number | undefined) | undefined,
   ): readonly CatalogModel[];
-  /** Records how long the model took to the beginning of its answer, or undefined for a failure. */
+  /** Records how long the model took to start its answer; undefined records a failure. */
   record(model: CatalogModel, ms: number | undefined): void;
 }
 
@@ -26,7 +26,7 @@ export function createModelRouter({ clock }: { clock: Pick<Clock, 'monotonicMs'>
       if (requestedModel.route_by === 'price') return sortBy(chain, ({ rates }) => comparablePrice(rates));
       if (requestedModel.route_by === 'latency') return latencies.sort(chain);
       calls += 1;
-      // The hash of a counter shares calls without a session by weight.
+      // Calls without a session use the hash of a counter, which spreads them by weight.
       return sortByWeight(chain, session?.() ?? mixHashes(calls, 0));
     },
     record: (model, ms) => latencies.record(model, ms),
@@ -48,23 +48,22 @@ interface Latency {
   averageMs: number | undefined;
   /** Whether the last call failed; the average includes a penalty then. */
   hasFailed: boolean;
-  /** When a call was last sent to measure it, or was measured. */
+  /** When the model was last measured, or was last chosen to be measured. */
   measuredMs: number;
 }
 
 // The weight of the last measurement.
 const smoothing = 0.2;
-// A model that is not the fastest is measured again after this time, by one call.
+// A model that no call has measured for this long is tried first by one call, even if it is slow.
 const measurementMs = 60_000;
-// The latency of a model without an answer so far, and the highest of one that fails.
+// The latency of a model that has never answered, and the limit to which failures raise a latency.
 const longestMs = 600_000;
-// The latency that a failure doubles where the average is lower.
+// A failure doubles the average latency, or this latency if the average is lower.
 const minPenaltyMs = 1_000;
-// The bound is above the size of any catalog; a models file may change many times while the server
-// runs.
+// More models than any catalog has. Bounds the table when a models file that changes often brings new ids.
 const maxModels = 1_000;
 
-/** The time that each model takes to the beginning of its answer. */
+/** How long each model takes to start its answer. */
 class LatencyTable {
   readonly #clock: Pick<Clock, 'monotonicMs'>;
   readonly #latencies = new Map<string, Latency>();
@@ -73,7 +72,7 @@ class LatencyTable {
     this.#clock = clock;
   }
 
-  /** The fastest model first, or before it one model that the call measures. */
+  /** Puts the fastest model first, or a model that has to be measured again before it. */
   sort(chain: readonly CatalogModel[]): CatalogModel[] {
     const nowMs = this.#clock.monotonicMs();
     const latencies = chain.map((model) => this.#latencyOf(model));
@@ -115,7 +114,7 @@ function sortBy(models: readonly CatalogModel[], valueOf: (model: CatalogModel) 
     .map(({ model }) => model);
 }
 
-/** The price of three tokens of input and one of output, or of one unit of media. */
+/** The price of three input tokens and one output token, or of one unit of media. */
 function comparablePrice(rates: Rates | null): number {
   const {
     input = 0,

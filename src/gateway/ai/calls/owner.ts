@@ -1,4 +1,4 @@
-// The owner of a job or of a stored response. For all other callers neither exists.
+// The owner of a job or a stored response. To any other caller, the job or response does not exist.
 import type { Identity } from '../../identity.ts';
 
 export interface Owner {
@@ -18,7 +18,7 @@ export function ownerOf(identity: Identity): Owner {
   }
 }
 
-/** Key of an owner of either kind, for fair shares of render threads and for limits per owner. */
+/** Identifies an owner of either kind, for the fair use of render threads and for limits per owner. */
 export function ownerKey({ kind, id }: Owner): string {
   return `${kind} ${id}`;
 }
