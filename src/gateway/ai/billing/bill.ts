@@ -1,6 +1,6 @@
 // The bill of one call: a reservation of its highest possible price before the request is
-// sent, checkpoints of the price while the answer streams, and one settlement before its end
-// is sent. docs/guides/what-a-call-costs.md lists the charge of each outcome. The state is
+// sent, checkpoints of the price while the answer streams, and one settlement before the end of
+// the answer is sent to the caller. docs/guides/what-a-call-costs.md lists the charge of each outcome. The state is
 // `open → reserved → sent → streaming → settled | released`, with a method per transition.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Remember } from '../../../kernel/data/idempotency.ts';
@@ -39,8 +39,8 @@ export interface BilledCall {
    */
   unitsIfLeft?: Units | undefined;
   /**
-   * Stores the answer of a call with an Idempotency-Key. A call that is charged without an answer
-   * is not executed again.
+   * Stores the answer of a call with an Idempotency-Key. If the call was charged without an answer, a
+   * retry with the same key does not execute it again.
    */
   remember?: Remember;
 }
@@ -86,7 +86,7 @@ export class Bill {
   readonly #options: BillOptions;
   readonly #upstream: UpstreamAbort;
   readonly #startedMs: number;
-  /** The demand; a rejected reservation replaces it by a tighter bound. */
+  /** The demand of the call. A rejected reservation replaces it with a demand of a tighter bound. */
   #demand: Demand;
   #isRunning = false;
   #backend: Releasable | undefined;
@@ -186,7 +186,7 @@ export class Bill {
 
   /**
    * reserved → sent. Call it before each attempt, with the attempt's effort. Throws
-   * a 503 when the lease on the credits has ended.
+   * a 503 when the lease on the credits has expired.
    */
   markSent(effort?: string): void {
     const state = this.#state;
@@ -216,8 +216,8 @@ export class Bill {
   }
 
   /**
-   * sent → streaming. The answer has begun after so many attempts: it is charged from here on, and
-   * no retry or fallback follows. The backend is released when the bill ends.
+   * sent → streaming. The answer has begun with the last of these attempts: it is charged from here
+   * on, and no retry or fallback follows. The backend is released when the bill ends.
    */
   follow(attempts: number, backend?: Releasable): void {
     this.#attempts = { attempts };
@@ -228,18 +228,19 @@ export class Bill {
     const streaming = { ...state, phase: 'streaming' as const };
     this.#state = streaming;
     const { progress } = streaming;
-    // The text that a stream begins with was counted while the attempt could still be retried.
+    // The first text of a stream was counted before this point, when the attempt could still be retried,
+    // so its checkpoint is taken now.
     if (progress.firstMs !== null && takeCheckpoint(progress, progress.firstMs)) this.#checkpoint(streaming);
   }
 
-  /** Records the error with which the answer ends, for the usage record. */
+  /** Keeps the code of the error that ended the answer, for the usage record. */
   noteFailure(error: unknown): void {
     if (error instanceof Problem) this.#attempts = { ...this.#attempts, failureCode: error.code };
   }
 
   /**
-   * open | reserved → released, sent → settled: ends the bill of a call without an answer after so
-   * many attempts. Never throws.
+   * open | reserved → released, sent → settled. Ends the bill of a call that got no answer in these
+   * attempts. Never throws.
    */
   async close(error: unknown, attempts: number): Promise<void> {
     this.#attempts = { attempts };
@@ -306,7 +307,7 @@ export class Bill {
       await reservation.raise(raisedBound.credits);
     } catch (error) {
       if (!isInsufficient(error) || identity.kind !== 'user') throw error;
-      // An added limit may stay lower if reasoning still leaves room for an answer.
+      // A limit that the gateway added itself can stay lower, if reasoning leaves room for an answer.
       const reasoningTokens = tokens - bound.output;
       if (isUnlimited(demand) && bound.output - reasoningTokens >= minimumOutput) return bound.output;
       throw await refuseRaisedLimit(error, {
@@ -321,7 +322,7 @@ export class Bill {
     return tokens;
   }
 
-  /** Counts bytes of text of the answer. */
+  /** Counts bytes of the answer's text. */
   countText(kind: TextKind, bytes: number): void {
     const state = this.#state;
     if (!isActive(state)) return;
@@ -332,7 +333,7 @@ export class Bill {
     if (state.phase === 'streaming' && takeCheckpoint(progress, nowMs)) this.#checkpoint(state);
   }
 
-  /** The bytes of text so far. */
+  /** The bytes of text that have been counted. */
   get textBytes(): number {
     if (!isActive(this.#state)) return 0;
     const { output, reasoning } = this.#state.progress.bytes;
@@ -372,8 +373,8 @@ export class Bill {
   }
 
   /**
-   * Counts an alarm of the user: the provider reports an impossible usage.
-   * Repeated alarms stop paid calls.
+   * Counts an alarm for the user because the provider reported an impossible usage. Repeated alarms
+   * stop the user's paid calls.
    */
   reportAlarm(): void {
     const { identity } = this.#call;
@@ -455,8 +456,8 @@ export class Bill {
     return answer && { answer };
   }
 
-  // The usage follows a complete answer at once. For media the gateway's estimate is
-  // rough, so a short wait is worthwhile.
+  // The provider sends its usage right after a complete answer. A call with media waits for it even when
+  // the answer is incomplete, because the gateway's own estimate is rough.
   #mayGetUsage(): boolean {
     const { size } = this.#demand;
     if (!isActive(this.#state) || size === undefined) return false;
@@ -476,7 +477,7 @@ export class Bill {
   }
 }
 
-// The codes of failures without an error of the gateway.
+// The failure codes of calls that ended without a Problem.
 const usualCodes = { upstream_failed: 'upstream_failed', rejected: 'internal_error' };
 
 function isActive(state: BillState): state is ActiveState {

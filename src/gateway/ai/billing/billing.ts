@@ -1,5 +1,5 @@
 // Opens the bill of each call, stops the paid calls of users with repeated alarms,
-// and waits for open bills at the end.
+// and waits for unsettled charges before the service closes.
 import { ActiveSet } from '../../../kernel/active-set.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
@@ -16,7 +16,7 @@ export interface Billing {
   /** Throws a 403 for a user whose paid calls are stopped after repeated alarms. */
   requirePayer(identity: Identity): void;
   readonly alarms: Pick<UsageAlarms, 'counts' | 'refresh'>;
-  /** Resolves when the charge of every call so far is settled. */
+  /** Resolves when every charge in progress is settled. */
   untilSettled(): Promise<void>;
   /** Stops the token counting thread, if it runs. */
   close(): Promise<void>;

@@ -63,7 +63,7 @@ function countTokens(input: CountInput): UsageCount {
     return { ...nothingUsed, tokens, estimated: true, doubt: 'absurd' };
   }
   if (claim.isFinal) return { ...nothingUsed, tokens: claim.tokens };
-  // The provider reported its usage at the start of the stream only: estimate the output.
+  // The provider reported usage only at the start of the stream: estimate the output.
   const { output, reasoning } = estimateTokens(input);
   const tokens = { ...claim.tokens, output: Math.max(claim.tokens.output, output), reasoning };
   return { ...nothingUsed, tokens, estimated: true };
@@ -74,7 +74,7 @@ export function outputLimit({ output, choices }: Bound): number {
   return output * choices;
 }
 
-/** The gateway's own estimate, capped by the output limit and thereby by the bound of the call. */
+/** The gateway's own estimate. The output limit caps it, so it stays within the bound of the call. */
 function estimateTokens(input: CountInput): Tokens {
   const { demand, bound, progress } = input;
   const { bytes } = progress;
@@ -104,8 +104,8 @@ export function inputPrice(model: CatalogModel, demand: Demand, bound: Bound): b
 }
 
 /**
- * The credits to charge. An absurd usage is charged at the bound, as the request may have cost
- * as much as the provider reports; the gateway's own count is charged within the reservation.
+ * The credits to charge. An absurd usage is charged at the bound, because the request may really have
+ * cost that much. The gateway's own count never costs more than the reservation.
  */
 export function priceToCharge(
   model: CatalogModel,

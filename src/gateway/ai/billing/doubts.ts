@@ -1,4 +1,4 @@
-// Log lines about implausible usage, for alarms of the operator.
+// Logs implausible usage, so that the operator can raise alarms on it.
 import type { Log } from '../../../kernel/log.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import { isBeyondLimit, tokensOfText } from '../metering/token-count.ts';

@@ -7,7 +7,7 @@ import type { Bill } from './bill.ts';
 
 interface FollowOptions {
   bill: Bill;
-  /** The caller's. */
+  /** The caller's signal. */
   signal: AbortSignal;
   /** Absent for a model without a limit. */
   rate?: StreamRate | undefined;
@@ -23,8 +23,8 @@ export async function* followParts(
 ): AsyncGenerator<StreamPart> {
   let hasFailed = false;
   const streamedCallIds = new Set<string>();
-  // Iterates by hand, so that the stream can still be read for its usage after
-  // the reader has stopped.
+  // A `for await` loop would close the stream when the reader stops. The loop below keeps it open, so
+  // that `readUsage` can read the provider's usage from it.
   const source = parts[Symbol.asyncIterator]();
   try {
     for (;;) {
@@ -41,7 +41,7 @@ export async function* followParts(
       }
       if (part.type === 'finish') {
         hasFailed ||= part.finishReason.unified === 'error';
-        // Before the first part the answer can still be an error status, and then costs nothing.
+        // Until the first part is forwarded, the call can still fail with an error status, without a charge.
         if (!hasFailed || bill.phase !== 'sent') {
           const credits = await bill.settle(hasFailed ? 'upstream_failed' : 'completed');
           yield { ...part, providerMetadata: { ...part.providerMetadata, townhall: { credits } } };
@@ -57,16 +57,16 @@ export async function* followParts(
     throw error;
   } finally {
     await readUsage(source, bill, streamedCallIds);
-    // Still unsettled if the reader stopped early: the caller disconnected, or the
-    // format ends at an error.
+    // The call is still unsettled if the reader stopped early, because the caller disconnected or the
+    // format ends its stream at an error part.
     await settleStream(bill, hasFailed ? 'upstream_failed' : 'client_closed');
     await source.return?.();
   }
 }
 
 /**
- * Settles a stream whose first part was forwarded. Before that, the failure is an
- * error status without a charge.
+ * Settles a stream whose first part was forwarded. Before that, the call fails with an error status and
+ * without a charge.
  */
 async function settleStream(bill: Bill, outcome: 'upstream_failed' | 'client_closed'): Promise<void> {
   if (bill.phase === 'streaming') await bill.settle(outcome);
@@ -108,7 +108,7 @@ async function readUsage(
       countPart(next.value, bill, streamedCallIds);
     }
   } catch {
-    // The call is charged by the parts so far.
+    // The call is charged by the parts that were read.
   }
 }
 

@@ -1,5 +1,5 @@
 // The output of one attempt so far, and its reported usage. Each attempt starts from
-// zero: a failed one is not charged.
+// zero, because a failed attempt is not charged.
 import type { Claim } from '../metering/token-count.ts';
 import type { Units } from '../metering/price.ts';
 
@@ -43,7 +43,7 @@ export function newProgress(reasoningSinceMs?: number): Progress {
 const checkpointMs = 250;
 const checkpointBytes = 256;
 
-/** Whether the price so far is due for a checkpoint; records that it was taken. */
+/** Whether it is time for a checkpoint of the price. If so, records the checkpoint as taken. */
 export function takeCheckpoint({ bytes, checkpoint }: Progress, nowMs: number): boolean {
   const totalBytes = bytes.output + bytes.reasoning;
   if (totalBytes - checkpoint.bytes < checkpointBytes && nowMs - checkpoint.atMs < checkpointMs) return false;

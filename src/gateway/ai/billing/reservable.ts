@@ -47,7 +47,7 @@ export function highestBound(models: readonly CatalogModel[], demand: Demand): b
 /**
  * The amount to reserve for the models out of the available credits: their highest bound,
  * or less for a shorter answer. Undefined when the credits do not cover an answer of 16
- * tokens, or the caller's limit.
+ * tokens, or of the caller's output limit.
  */
 export function amountWithin(
   models: readonly CatalogModel[],

@@ -1,4 +1,4 @@
-// Reserves credits for a call, and names the affordable limit when they do not suffice.
+// Reserves credits for a call. When there are too few, the error names the affordable output limit.
 import { Problem } from '../../../kernel/problem.ts';
 import type { Ledger, PaidCall, Reservation } from '../../credits/index.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
@@ -23,7 +23,8 @@ export interface ReserveOptions {
   models: readonly CatalogModel[];
   demand: Demand;
   /**
-   * Whether the call has an Idempotency-Key: its answer commits with the charge of an exact hold.
+   * Whether the call has an Idempotency-Key. It then needs a hold, because its answer is stored in the
+   * same transaction as the charge of the hold.
    */
   isKeyed: boolean;
   /** Whether no other call of the user runs in this process. */
@@ -60,8 +61,8 @@ export async function reserveHighest(call: PaidCall, options: ReserveOptions): P
   }
 }
 
-// Counts tokens with a tokenizer, which finds a quarter of the bytes in usual text. It runs in a
-// thread, and only for a call that would be rejected.
+// The first bound assumes one token per byte; a tokenizer counts about a quarter of that in usual text.
+// It is slow, so it runs in a thread and only for a call that would be rejected otherwise.
 async function countDemand({ models, demand, tokenCounter }: ReserveOptions): Promise<Demand> {
   if (demand.size === undefined) return demand;
   return { ...demand, textTokens: await countTextTokens(models, demand.size, tokenCounter) };
@@ -75,7 +76,7 @@ function reserveAmount(
   return isKeyed ? ledger.hold(call, amount) : ledger.reserve(call, amount);
 }
 
-/** Reserves for all models at an affordable output limit, else for the first one alone. */
+/** Reserves for all models at an affordable output limit, otherwise for the first model alone. */
 async function reserveAffordable(
   call: PaidCall,
   options: ReserveOptions,

@@ -1,5 +1,5 @@
-// The calls of each user that hold or request credits in this process. A call
-// without an output limit leaves credits for the others.
+// Counts the calls of each user that hold or request credits in this process. While others run, a
+// call without an output limit reserves only half of the available credits.
 export class RunningCalls {
   readonly #counts = new Map<string, number>();
 

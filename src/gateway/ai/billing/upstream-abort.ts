@@ -1,5 +1,5 @@
-// The abort signal of a call's upstream requests. It follows the caller's signal, up
-// to 2 s later when the provider may still send the usage of a charged answer.
+// The abort signal of a call's upstream requests. It aborts with the caller's signal, or up to 2 s
+// later when the provider may still send the usage of a charged answer.
 import { Problem } from '../../../kernel/problem.ts';
 
 export interface UpstreamAbortOptions {

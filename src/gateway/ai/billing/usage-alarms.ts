@@ -1,6 +1,6 @@
 // Counts impossible usage reports per user. One may be a provider's bug; several in
 // an hour suggest requests that hide their cost from the gateway, so the user's paid
-// calls stop, on every replica and also after a restart.
+// calls are stopped, on every replica and across restarts.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -13,8 +13,8 @@ export interface UsageAlarms {
   requireFew(userId: string): void;
   counts(): UsageAlarmCounts;
   /**
-   * Reads the stored alarms of all replicas. Resolves after a failure too, and then keeps the
-   * alarms it has.
+   * Reads the stored alarms of all replicas. A failure is logged, not thrown; the known alarms then
+   * stay in force.
    */
   refresh(): Promise<void>;
   /** Resolves when every reported alarm is stored. */
@@ -22,7 +22,7 @@ export interface UsageAlarms {
 }
 
 export interface UsageAlarmCounts {
-  /** Since the start. */
+  /** Alarms that this process reported since it started. */
   alarms: number;
   /** Users whose paid calls are stopped now. */
   stoppedUsers: number;
@@ -32,14 +32,14 @@ export interface UsageAlarmsOptions {
   clock: Pick<Clock, 'monotonicMs'>;
   /** Alarms within an hour that stop the paid calls of a user; 3 by default. */
   alarmsToStop?: number | undefined;
-  /** Alarms are lost at the end of the process without one. */
+  /** Without a store, alarms are lost when the process exits. */
   store?: AlarmStore | undefined;
   log?: Log | undefined;
 }
 
 export const alarmWindowMs = 3_600_000;
 export const defaultAlarmsToStop = 3;
-// Beyond this number, the user with the oldest last alarm is dropped.
+// Above this number of users, the user whose last alarm is the oldest is dropped.
 const maximumUsers = 10_000;
 
 export function createUsageAlarms({
@@ -76,8 +76,8 @@ export function createUsageAlarms({
       if (store === undefined) return;
       try {
         const storedAlarms = await store.list(alarmWindowMs);
-        // An alarm that is being written would be lost with the former alarms; its own
-        // change causes the next refresh.
+        // The list may lack an alarm that is being written, so keep the present alarms. The write notifies
+        // all replicas, and this one refreshes again then.
         if (writes.size > 0) return;
         const nowMs = clock.monotonicMs();
         recent = createRecentAlarms(clock, alarmsToStop);
@@ -110,7 +110,7 @@ function createRecentAlarms(clock: UsageAlarmsOptions['clock'], alarmsToStop: nu
       const [oldestUser] = timesByUser.keys();
       if (timesByUser.size > maximumUsers && oldestUser !== undefined) timesByUser.delete(oldestUser);
     },
-    /** How long the paid calls of the user are still stopped; 0 where they are not. */
+    /** How long the user's paid calls remain stopped; 0 if they are not stopped. */
     stoppedMs(userId: string): number {
       if (!timesByUser.has(userId)) return 0;
       const times = recentTimes(userId);
