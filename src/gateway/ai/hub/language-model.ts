@@ -64,7 +64,7 @@ export interface LanguageModel {
   stream(call: ModelCall): AsyncIterable<StreamPart>;
 }
 
-/** A text or a reasoning of an answer whose deltas are not complete. */
+/** A text or reasoning block that is still receiving deltas. */
 type OpenBlock = { type: 'text' | 'reasoning'; text: string };
 
 /** Collects the parts of a stream into a whole answer. Throws the error of an `error` part. */
@@ -115,7 +115,7 @@ function addPart(answer: Answer, openBlocks: Map<string, OpenBlock>, part: Strea
       answer.providerMetadata = part.providerMetadata;
       break;
     default:
-      // Whole answers have no counterpart of the other part types.
+      // The other part types have no counterpart in a whole answer.
       break;
   }
 }
@@ -128,12 +128,12 @@ export function unknownUsage(): Usage {
   };
 }
 
-/** The count of a provider; undefined if it is invalid (negative, a fraction, or above the safe integers). */
+/** A provider's token count; undefined if it is negative, fractional or above the safe integers. */
 export function validTokenCount(count: number | null | undefined): number | undefined {
   return typeof count === 'number' && Number.isSafeInteger(count) && count >= 0 ? count : undefined;
 }
 
-/** Sources as a list to append to the text, for formats without a member for them; empty without sources. */
+/** Formats sources as text to append to the answer, for formats without a member for them. */
 export function formatSourceList(sources: readonly Source[]): string {
   if (sources.length === 0) return '';
   const lines = sources.map((source) =>

@@ -22,7 +22,7 @@ interface VisualCall {
   seed: number | undefined;
   /** Images to start from. */
   images: readonly InputFile[];
-  /** Members for the provider's own request. */
+  /** Provider-specific members, added to the request to the provider. */
   options: Readonly<Record<string, unknown>>;
 }
 
@@ -57,12 +57,12 @@ export interface MediaFile extends MediaProperties {
 }
 
 /**
- * A video at its provider. It may exceed the memory of this process, so it is
- * streamed from there into the storage.
+ * A finished video on the provider's server. It may be larger than the memory of this process, so it is
+ * streamed from there to the storage.
  */
 export interface RemoteMedia {
   /**
-   * Downloads it, from the beginning each time. Throws a Problem when it is cut off,
+   * Downloads the video, from the beginning at each call. Throws a Problem when the download is cut off,
    * too large or not a video.
    */
   open(): AsyncIterable<Uint8Array>;
@@ -86,7 +86,7 @@ export type VideoModel = VisualModel<VideoCall>;
 export interface AsyncVideoModel {
   /** Throws a 400 or 422 for a call that cannot succeed. */
   check(call: VideoCall): void;
-  /** Resolves to the provider's id of the job. */
+  /** Resolves to the provider's id for the job. */
   submit(call: VideoCall, signal: AbortSignal): Promise<string>;
   /** Waits until the video is ready. Throws the Problem of a failed job. */
   fetchResult(jobId: string, context: GenerationContext): Promise<RemoteMedia>;

@@ -1,12 +1,12 @@
 // Problems that several formats, handlers and providers throw.
 import { Problem } from '../../../kernel/problem.ts';
 
-/** A 422 for a member of a request that the model does not support. Its fallbacks are tried next. */
+/** A 422 for a request member that the model does not support. The model's fallbacks are tried next. */
 export function unsupportedMember(param: string, message: string): Problem {
   return new Problem('impossible', 'unsupported_by_model', message, { param });
 }
 
-/** A 502 for an answer of a provider that the gateway cannot use. */
+/** A 502 for a provider's answer that the gateway cannot use. */
 export function upstreamFailed(message: string, cause?: unknown): Problem {
   return new Problem('upstream_failed', 'upstream_failed', message, { cause });
 }
