@@ -58,8 +58,8 @@ async function synthesizeSpeech(
 }
 
 /**
- * The whole audio as `render` writes it. It is complete when it is charged, so it can be stored for its
- * idempotency key in the same transaction.
+ * Synthesizes the whole audio and renders the answer with `render`. Unlike streamed audio, it is complete
+ * when it is charged, so the same transaction can store it for a replay under the Idempotency-Key.
  */
 export async function renderWholeSpeech<T>(
   options: AudioOptions,
@@ -81,7 +81,7 @@ export async function renderWholeSpeech<T>(
   }));
 }
 
-/** The reply with the audio itself, charged before its last byte. */
+/** Replies with the audio as a stream, which is charged before it ends. */
 export async function streamSpeech(
   options: AudioOptions,
   call: PaidRequest,
@@ -95,7 +95,7 @@ export async function streamSpeech(
   return {
     status: 200,
     content: chargedContent,
-    // The type of the reply is a union by media type, which a variable cannot choose from.
+    // The reply type is a union with one member for each media type, which a variable does not narrow.
     mediaType: speechMediaTypes[format] as 'audio/wav',
     headers: attemptHeaders(result),
   };
@@ -124,14 +124,14 @@ function speechUnits({ text, instructions = '' }: SpeechCall['body']): { speechC
   return { speechCharacter: [...text].length + [...instructions].length };
 }
 
-// Providers charge the text of a prompt like a few seconds of audio: 2,000 tokens like 50 seconds.
+// Providers charge for the prompt too. It is billed as seconds of audio: 2,000 tokens as 50 seconds.
 const promptCharactersPerSecond = 150;
 
 function secondsOfPrompt(prompt = ''): number {
   return prompt.length / promptCharactersPerSecond;
 }
 
-/** Throws the 404 and 422 of a model that cannot be called, before the call has a bill. */
+/** Throws the 404 or 422 of a model that cannot be called, before a bill is opened for the call. */
 function requireModel(
   { catalog }: AudioOptions,
   identity: Identity,
@@ -181,7 +181,7 @@ async function transcribeAudio(
 export interface TranscriptionResult {
   transcription: Transcription;
   headers: Record<string, string>;
-  /** Still to be settled, with the answer to keep for a replay. */
+  /** Not settled yet: the handler settles it together with the answer that is stored for a replay. */
   bill: Bill;
 }
 
@@ -269,8 +269,8 @@ function runTranscription(
 }
 
 /**
- * The content, charged before its last byte is sent. Truncated audio is free, since the client
- * cannot use it; audio that the client did not read to its end is charged, since it was synthesized.
+ * Yields the content and charges it before the stream ends. Truncated audio is free, because the client
+ * cannot use it. Audio that the client did not read to its end is charged, because it was synthesized.
  */
 async function* chargeStream(
   content: AsyncIterable<Uint8Array>,
@@ -286,7 +286,7 @@ async function* chargeStream(
     onError(error);
     throw error;
   } finally {
-    // No effect on a settled call; reached first when the client disconnects.
+    // Only settles the call when the client disconnects; in the other cases it is settled already.
     await bill.settle('client_closed');
   }
 }

@@ -1,6 +1,6 @@
 // Handles a call in a format whose stream is a list of unnamed chunks with `[DONE]` at its end: chat
 // completions and OpenAI's older completions. Providers that support the format get the caller's bytes;
-// for all others the call is translated. `ChunkedFormat` has the differences between the two.
+// for all others the call is translated. `ChunkedFormat` describes how the two formats differ.
 import { unixSeconds } from '../../../kernel/clock.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { Bill } from '../billing/bill.ts';
@@ -48,7 +48,7 @@ export interface ChunkedFormat<B extends Body, Whole, Chunk> {
     model: CatalogModel,
     effort: string | undefined,
   ): ChunkedContent;
-  /** Warnings of members that a translated call does not carry. */
+  /** Warnings for the members that translation drops. */
   droppedMemberWarnings(body: B, model: CatalogModel): Warning[];
   serializeAnswer(answer: Answer, options: CompletionOptions): Whole;
   serializeChunks(parts: AsyncIterable<StreamPart>, options: ChunkOptions): AsyncGenerator<Chunk>;

@@ -1,5 +1,5 @@
 // Handlers of Gemini's API. A request is converted to the AI SDK's language-model
-// format and handled as such; only the answer has its own form.
+// format and handled as such; only the answer is serialized in Gemini's own format.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { GeminiAnswer, GeminiRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
@@ -93,7 +93,7 @@ async function streamContent(
   };
 }
 
-/** Passes the parts on. Warnings come with the first part, before any text. */
+/** Yields the parts unchanged, and reports the warnings of the first part before any text. */
 async function* withWarnings(
   parts: AsyncIterable<StreamPart>,
   onWarnings: (warnings: readonly Warning[]) => void,
@@ -104,7 +104,10 @@ async function* withWarnings(
   }
 }
 
-/** The prompt has further messages, so the places of contents differ. */
+/**
+ * One entry of `contents` can become two messages of the prompt, so an index of the prompt would mislead:
+ * only `contents` is named.
+ */
 const geminiMember: RenameMember = (member) => {
   if (/^prompt(?:$|\[)/.test(member)) return 'contents';
   if (member === 'reasoning_effort') return 'generationConfig.thinkingConfig.thinkingLevel';

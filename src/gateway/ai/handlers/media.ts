@@ -46,7 +46,7 @@ export function mediaHandlers(options: MediaOptions): MediaHandlers {
       return { status: 200, body: imageJobView(job, links) };
     },
 
-    // The body starts a job, or names one to read or to cancel.
+    // The body either starts a job, or names an existing job to read or cancel.
     'ai.startVideo': async (call) => {
       const { identity, body } = call;
       if ('job_id' in body) {
@@ -73,7 +73,7 @@ function requireModel(options: MediaOptions, identity: Identity, { kind, body }:
 
 /**
  * Creates a job for a call that responds with the job's result. The call's Idempotency-Key is bound to the
- * job: a repetition gets the same one. Throws as `ai.createImage` and `ai.startVideo` do.
+ * job, so a retry waits for the same job. Throws as `ai.createImage` and `ai.startVideo` do.
  */
 export async function createAwaitedJob(
   options: MediaOptions,
@@ -92,7 +92,7 @@ export async function createAwaitedJob(
 
 interface BoundJob {
   jobId: string;
-  /** Whether a repetition with the call's Idempotency-Key gets the same job. */
+  /** Whether a retry with the call's Idempotency-Key gets the same job. */
   isKeyed: boolean;
 }
 
@@ -127,7 +127,7 @@ export type JobRequest =
   | { kind: 'image'; body: CreateImageRequest }
   | { kind: 'video'; body: StartVideoRequest };
 
-/** Creates a video job; `reply` is the call's reply, for a repetition with its Idempotency-Key. */
+/** Creates a video job. Stores `reply` in the same transaction, for retries with the Idempotency-Key. */
 export async function createVideoJob(
   options: MediaOptions,
   call: JobCreation,
@@ -179,10 +179,11 @@ async function openMedia(
   return mediaReply(media, 'private, max-age=3600, immutable');
 }
 
-// A new link cannot be expired.
+// `openMedia` refuses an expired link. A caller that has just read the job has no link, so it passes the
+// expiry of a new one.
 const freshLinkSeconds = 60;
 
-/** The file of a job that was read at this time; null when it is deleted. */
+/** Opens a file of a job that was read at `readAt`; null if the file has been deleted. */
 export function openFreshMedia(
   { jobs }: Pick<MediaOptions, 'jobs'>,
   mediaId: string,

@@ -1,10 +1,11 @@
-// Errors of our own operations for clients of another format: they name the member that the client sent.
+// Renames the members in errors of our own operations for clients of another format, so that an error
+// names the member that the client sent.
 import { Problem } from '../../../kernel/problem.ts';
 
-/** The member of the client's format for one of ours; undefined for a member of the same name. */
+/** Returns the client's name for one of our members; undefined if both names are the same. */
 export type RenameMember = (member: string) => string | undefined;
 
-/** Settles like the work, with the members of a thrown Problem renamed. */
+/** Executes `work` and renames the members in a Problem that it throws. */
 export async function withMemberNames<T>(rename: RenameMember, work: () => T | Promise<T>): Promise<T> {
   try {
     return await work();

@@ -45,7 +45,8 @@ export function messageHandlers(
 }
 
 /**
- * The gateway's own estimate, as for an answer without usage. Throws a 404 for a model that cannot be called.
+ * The gateway's own estimate, as for an answer whose provider reports no usage. Throws a 404 for a model
+ * that cannot be called.
  */
 function estimateTokens({ catalog }: AiContext, { identity, body }: TokensCall): Reply<TokensOperation> {
   catalog.callableModel(viewerOf(identity), body.model);

@@ -1,4 +1,5 @@
-// Handlers of the catalog: the list of models, one model, and the lists in the form of other interfaces.
+// Handlers of the catalog: models and providers in our own format, models in the formats of OpenAI's and
+// Anthropic's clients, and the configuration that the AI SDK reads.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import type { Identity } from '../../identity.ts';

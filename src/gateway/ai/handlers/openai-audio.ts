@@ -1,4 +1,4 @@
-// Handlers of OpenAI's audio paths: calls of our own audio operations in OpenAI's form.
+// Handlers of OpenAI's audio paths. They call our own audio operations and answer in OpenAI's format.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import type { Identity } from '../../identity.ts';
@@ -62,7 +62,7 @@ async function transcribeAudio(
     }));
     return { status: 200, ...rendered };
   }
-  // These answers are not stored for a replay, like those of speech.
+  // Only JSON answers are stored for a replay; text and subtitles are not, like streamed speech.
   const credits = await bill.settle('completed');
   return {
     status: 200,
@@ -73,8 +73,8 @@ async function transcribeAudio(
 }
 
 /**
- * Throws a 422 for options that no model here supports, since an ignored option
- * would produce a different result.
+ * Throws a 422 for options that no transcription model here supports: ignoring one would change the
+ * result without notice.
  */
 function refuseUnsupported({
   temperature,

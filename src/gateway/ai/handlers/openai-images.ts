@@ -1,5 +1,5 @@
-// Handlers of OpenAI's image paths. Each creates an image job as `ai.createImage` does, waits for
-// its end and responds with the images, so that limits, payment and storage are the same as of jobs.
+// Handlers of OpenAI's image paths. Each creates an image job as `ai.createImage` does, waits until it
+// ends and responds with its images. The limits, payment and storage of jobs therefore apply.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { CreateImageRequest, OpenAiImageList } from '../../../contract/gateway/types.gen.ts';
 import type { Call } from '../../../kernel/contract/operation.ts';
@@ -60,8 +60,8 @@ async function generate(
 }
 
 /**
- * Creates an image job and waits for its images; `headers` has its price, unless the call is a
- * repetition.
+ * Creates an image job and waits for its images. `headers` contains the price, unless the call is a
+ * retry with the same Idempotency-Key.
  */
 export async function runImageJob(
   options: OpenAiImageOptions,
@@ -83,7 +83,7 @@ export async function runImageJob(
 }
 
 const optionsPath = 'provider_options.';
-/** OpenAI's requests have the options of a provider at the top, and the files as `image`. */
+/** OpenAI's requests have provider options at the top level, and their member for files is `image`. */
 const imageMember: RenameMember = (member) => {
   if (member.startsWith(optionsPath)) return member.slice(optionsPath.length);
   return member.startsWith('images') ? 'image' : undefined;
@@ -91,7 +91,7 @@ const imageMember: RenameMember = (member) => {
 
 const maxImageBytes = 64 * 2 ** 20;
 
-/** The bytes of a file of a job that was just read. */
+/** Reads a file of a job that was read at `readAt`. Throws a 502 if the file has been deleted. */
 export async function readMedia(
   options: Pick<MediaOptions, 'jobs'>,
   mediaId: string,

@@ -1,5 +1,5 @@
-// Handlers of OpenAI's video paths, over the jobs of `ai.startVideo`: limits, payment and storage are the
-// same.
+// Handlers of OpenAI's video paths. They use the jobs of `ai.startVideo`, with the same limits, payment and
+// storage.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { OpenAiVideo, StartVideoRequest } from '../../../contract/gateway/types.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
@@ -120,7 +120,7 @@ async function getContent(
   if (video === undefined) throw noContent(toVideo(job));
   const media = await openFreshMedia(options, video.mediaId, job.readAt);
   if (media === null) throw noContent(toVideo(job));
-  // The path is the same for all callers of a browser, and the video can be deleted.
+  // Not cacheable: two accounts in one browser use the same path, and the video can be deleted.
   return mediaReply(media, 'no-store') as Reply<Operations['ai.getClientVideoContent']>;
 }
 

@@ -1,5 +1,5 @@
-// What all formats that pass through share: the demand of a call on a model, and the reply with the
-// provider's bytes.
+// The common part of all formats that pass through: the demand of a call, which bounds its price, and the
+// reply with the provider's bytes.
 import {
   type AiContext,
   answerForReplay,
@@ -58,8 +58,8 @@ export function toPassthroughCall(
 }
 
 /**
- * The reply with the provider's bytes and these headers. A whole answer is settled here, a stream
- * before its last event.
+ * Replies with the provider's bytes. A whole answer is settled here; a stream is settled before its last
+ * event.
  */
 export async function createPassthroughReply(
   { hasFailed }: PassthroughFormat,

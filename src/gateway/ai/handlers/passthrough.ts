@@ -33,7 +33,7 @@ export function passthroughHandlers(
   };
 }
 
-/** Calls the first model for moderation where the request names none. Throws a 404 where there is none. */
+/** Calls the first moderation model if the request names no model. Throws a 404 if there is none. */
 async function moderate(context: AiContext, call: ModerationCall): Promise<PassthroughReply> {
   const { body, identity, rawBody } = call;
   if (body.model !== undefined) {
@@ -62,7 +62,7 @@ async function passThrough(
   return createPassthroughReply(format, call, { result, bill, headers });
 }
 
-/** The result of a call, still to be settled, and the headers that name the model. */
+/** The result of a call whose bill is not settled yet, and the headers that name the model. */
 export interface PassthroughOutcome {
   result: PassthroughResult;
   bill: Bill;

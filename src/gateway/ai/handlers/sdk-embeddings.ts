@@ -1,5 +1,5 @@
-// Handlers of the AI SDK's embedding and reranking models: calls of the formats that pass through, with
-// answers in the SDK's form.
+// Handlers of the AI SDK's embedding and reranking models. They call the formats that pass through and
+// convert the answers to the SDK's format.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import { parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -91,7 +91,7 @@ async function rerank(context: AiContext, call: RerankingCall) {
   return { status: 200 as const, ...rendered };
 }
 
-/** The documents as texts, objects as JSON: most rerank servers accept no objects. */
+/** The documents as strings. Objects are sent as JSON, because most rerank servers accept only strings. */
 function documentsOf({ values }: RerankingBody['documents']): string[] {
   return values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value)));
 }
@@ -104,7 +104,7 @@ interface Target {
   rename: RenameMember;
 }
 
-/** Throws a 404 for an unknown model, and a 400 for an option that is a member of the request itself. */
+/** Throws a 404 for an unknown model, and a 400 for an option that would replace a member of the request. */
 function readTarget(
   catalog: Catalog,
   { identity, headers }: Pick<EmbeddingCall, 'identity' | 'headers'>,

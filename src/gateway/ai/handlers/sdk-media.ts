@@ -1,5 +1,5 @@
-// Handlers of the AI SDK's image, speech and transcription models: calls of our own operations in the SDK's
-// form.
+// Handlers of the AI SDK's image, speech and transcription models. They call our own operations and answer
+// in the SDK's format.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type { Call, Reply } from '../../../kernel/contract/operation.ts';
 import type { Identity } from '../../identity.ts';

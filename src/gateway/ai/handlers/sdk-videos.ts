@@ -1,5 +1,5 @@
-// Handlers of the AI SDK's video models, over the jobs of `ai.startVideo`: limits, payment and storage are
-// the same. The SDK waits for a video on one connection, or starts it and polls.
+// Handlers of the AI SDK's video models. They use the jobs of `ai.startVideo`, with the same limits, payment
+// and storage. The SDK waits for a video on one connection, or starts it and polls.
 import type { Operations } from '../../../contract/gateway/operations.gen.ts';
 import type {
   SdkVideo,
@@ -86,7 +86,7 @@ async function generateVideo(
   return { status: 200, events: oneEvent(event), end: '[DONE]' };
 }
 
-/** The head of the reply is sent before the event, so that no client gives up on a silent connection. */
+/** A stream of one event, so that the headers are sent at once and the client does not time out. */
 async function* oneEvent(event: Promise<SdkVideoEvent>): AsyncGenerator<{ data: SdkVideoEvent }> {
   yield { data: await event };
 }
@@ -156,7 +156,7 @@ async function stateOf(options: SdkVideoOptions, job: Job): Promise<SdkVideoStat
   }
 }
 
-/** A poller gets the state of an error for a deleted video, as for other jobs without one. */
+/** A deleted video has the status `error`, like a job that produced no video. */
 async function completedState(options: SdkVideoOptions, job: Job): Promise<SdkVideoState> {
   const result = await findResult(options, job);
   return result === null
@@ -188,8 +188,8 @@ async function findResult(options: SdkVideoOptions, job: Job): Promise<VideoResu
   return { videos, providerMetadata: { townhall: { jobId: job.jobId, credits: job.credits ?? 0 } } };
 }
 
-// Larger videos are links, so that a reply needs little memory. The AI SDK refuses links to private
-// addresses, which base64 works with too.
+// Larger videos are sent as links, so that a reply needs little memory. Smaller videos are sent in base64,
+// because the AI SDK refuses links to a gateway with a private address.
 const maxInlineBytes = 8 * 2 ** 20;
 
 async function toSdkVideo(

@@ -51,7 +51,7 @@ export function textHandlers(context: AiContext): Pick<AiHandlers, 'ai.generateT
         { ...context, bill },
       );
       const messageId = id('msg');
-      // The body has what the headers of other formats say.
+      // Without headers: the body itself names the model, the attempts and the credits.
       const { body: message } = await settleAndRender(call, bill, (credits) => ({
         body: text.serializeMessage(answer, {
           id: messageId,

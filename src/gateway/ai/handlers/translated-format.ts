@@ -1,5 +1,5 @@
 // Handles a call in a format that passes through to providers which support it and is translated for
-// all other models: responses and messages. `TranslatedFormat` has the differences between the two.
+// all other models: responses and messages. `TranslatedFormat` describes how the two formats differ.
 import {
   type AiContext,
   creditsHeader,
@@ -53,11 +53,11 @@ export interface TranslatedFormat<B extends Body, Whole, Event extends { type: s
   passthrough: PassthroughFormat;
   /** The effort to send. Throws a 422. */
   effort(model: CatalogModel, body: B, hints: DroppedHints): string | undefined;
-  /** The bytes for a provider that supports the format, without replay metadata that the gateway packed. */
+  /** Returns the request for a provider that supports the format, with replay metadata unpacked. */
   unpackReplay: UnpackReplay;
-  /** The bytes for a provider that supports the format, when the effort is not the requested one. */
+  /** Replaces the effort in a request that passes through, when the model lacks the requested effort. */
   withEffort?(rawBody: Uint8Array, effort: string | undefined): Uint8Array;
-  /** Changes the bytes of a provider that supports the format. */
+  /** Changes the answer of a provider that supports the format. */
   rewritePassthrough?(result: PassthroughResult): PassthroughResult;
   /** Throws a 400 for a missing or invalid member and a 422 for one that the model does not support. */
   toModelCall(body: B, options: TranslateOptions): ModelCall;
@@ -83,7 +83,7 @@ export interface TranslatedRequest<B extends Body> {
   call: PassthroughRequest & { body: B };
   /** Headers of the caller that belong to the format, for providers that support it. */
   formatHeaders?: Record<string, string>;
-  /** Called before each attempt is sent, when the call is checked and its credits are reserved. */
+  /** Called before each attempt is sent, after the call was checked and its credits were reserved. */
   beforeSend?: (() => Promise<void>) | undefined;
 }
 
@@ -226,7 +226,7 @@ async function send<B extends Body, Whole, Event extends { type: string }>(
   };
 }
 
-/** The events with their names; a failure midway becomes the last one. */
+/** Adds the name of each event. A failure midway becomes the last event. */
 async function* withErrorEvent<Event extends { type: string }>(
   events: AsyncIterable<Event>,
   toErrorEvent: (error: unknown, count: number) => Event | undefined,

@@ -68,14 +68,15 @@ async function streamMessage(
   };
 }
 
-// One message of the chat can be several of the prompt, so their places differ.
+// One chat message can become several messages of the prompt, so an index of the prompt would mislead:
+// only `messages` is named.
 const uiMember: RenameMember = (member) => (/^prompt(?:$|\[)/.test(member) ? 'messages' : undefined);
 
 function toStreamCall(call: UiCall, hints: DroppedHints): StreamCall {
   return { ...callMembers(call), body: toStreamRequest(call.body, hints), headers: {} };
 }
 
-/** An answer after outputs of tools continues the message with their calls. */
+/** An answer that follows tool outputs continues the message that contains the tool calls. */
 function messageIdOf({ messages }: UiChatRequest): string {
   const lastMessage = messages.at(-1);
   return lastMessage?.role === 'assistant' && lastMessage.id !== undefined ? lastMessage.id : id('msg');
