@@ -174,8 +174,8 @@ async function* serializeParts(
   }
 }
 
-// Yields the content and returns how it ended. After an error the stream is read on
-// for the usage in its `finish`.
+// Yields the content and returns how it ended. After an error it reads on without yielding, because the
+// `finish` part still reports the usage.
 async function* readContentParts(
   first: StreamPart | undefined,
   source: AsyncIterator<StreamPart>,
@@ -220,7 +220,7 @@ function toFinishPart({ finishReason, usage, providerMetadata }: FinishPart, ver
   };
 }
 
-// The part in the given version; undefined where the version does not have it. To keep blocks balanced,
+// The part in the given version; undefined if the version lacks it. To keep blocks balanced,
 // a second start of a block is dropped, and so are deltas and ends of a block that is not open.
 function toSpecPart(part: StreamPart, openBlocks: OpenBlocks, version: Version): SpecPart | undefined {
   switch (part.type) {
@@ -259,7 +259,7 @@ function toSpecPart(part: StreamPart, openBlocks: OpenBlocks, version: Version):
   }
 }
 
-// Version 3 does not have the member, which came with version 4.
+// Removes a member that only version 4 has from a part of version 3.
 function withoutNewerMember<Part extends object>(part: Part, version: Version, member: string): Part {
   if (version === '4' || !(member in part)) return part;
   return Object.fromEntries(Object.entries(part).filter(([name]) => name !== member)) as Part;
@@ -267,8 +267,8 @@ function withoutNewerMember<Part extends object>(part: Part, version: Version, m
 
 type HubContent = Answer['content'][number];
 
-// One item of content in the given version; undefined where the version does not have it. Version
-// 3 has no reasoning files and no custom content, and it takes files by their bytes only.
+// The content in the given version; undefined if the version lacks it. Version 3 has no reasoning files and
+// no custom content, and its files contain bytes, never a URL.
 function toSpecContent(content: HubContent, version: Version): object | undefined {
   switch (content.type) {
     case 'file':

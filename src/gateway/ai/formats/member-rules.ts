@@ -1,6 +1,6 @@
 // The rules of each translated format for the members of a request, as data: those that reach a model
-// of the hub, hints that cause a warning, and values that are rejected by name. Members that no rule
-// names are rejected. The guide's table of members is checked against them.
+// of the hub, hints that cause a warning, and members whose values are rejected with a message of their
+// own. Members without a rule are rejected. A test compares the guide's table of members with these rules.
 import { labelMembers } from './chat-completions/dropped-members.ts';
 import { supportedMembers as chatMembers } from './chat-completions/request.ts';
 import { hintMembers as messageHints, supportedMembers as messageMembers } from './messages/request.ts';
@@ -14,7 +14,7 @@ import {
 export interface MemberRules {
   supported: readonly string[];
   hints: readonly string[];
-  /** Members with values that are rejected by a sentence of their own. */
+  /** Members with values that are rejected with a message of their own. */
   refusals: readonly string[];
 }
 

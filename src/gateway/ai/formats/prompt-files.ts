@@ -1,6 +1,6 @@
 // Files in a prompt of the AI SDK's format, and the parts of a tool's result.
-// Versions 3 and 4 of the specification differ in the members of the latter, so the
-// contract lists their types alone, and their members are checked here.
+// Versions 3 and 4 of the specification differ in the members of these parts, so the
+// contract lists only their types, and their members are checked here.
 import { parseDataUrl } from '../media/data-url.ts';
 import { invalidMember, readObject, readString } from './translation/members.ts';
 import { isRemoteFile } from './translation/file-address.ts';
@@ -13,8 +13,8 @@ type FileData =
   | Exclude<SpecFileData, string | { type: 'url' }>;
 
 /**
- * Throws a 400 for an invalid URL. Version 3 has one string for base64 data and
- * URLs; no base64 starts like a URL.
+ * Throws a 400 for an invalid URL. In version 3 a string is either base64 data or a URL; base64 never
+ * starts like a URL.
  */
 export function toFileData(data: SpecFileData, path: string): FileData {
   if (typeof data !== 'string') return data.type === 'url' ? toUrlData(data.url, `${path}.url`) : data;
@@ -32,7 +32,7 @@ function toUrlData(url: string, path: string): FileData {
 }
 
 /**
- * A part of a tool's result in version 4, which merged the types `file-*` and `image-*`
+ * Converts a part of a tool's result to version 4, which merged the types `file-*` and `image-*`
  * into `file`. Throws a 400 for a member that is missing or of the wrong type.
  */
 export function toOutputPart(item: unknown, path: string): unknown {
@@ -89,7 +89,7 @@ function olderFileData({ type, data, url, fileId }: Record<string, unknown>, pat
   return { type: 'reference', reference };
 }
 
-/** The ids of a file, by the names of providers. */
+/** The ids that a file has at providers, by the provider's name. */
 function readReference(value: unknown, path: string): Record<string, string> {
   const reference = readObject(value, path);
   for (const [name, fileId] of Object.entries(reference)) readString(fileId, `${path}.${name}`);

@@ -25,8 +25,8 @@ import {
 import { invalidMember, readToolName } from './translation/members.ts';
 
 /**
- * Throws a 400 for a tool result without its call, a tool name of over 128
- * characters and an invalid URL of a file.
+ * Throws a 400 for a tool result without its call, a tool name of more than 128
+ * characters, and an invalid file URL.
  */
 export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): ModelCall {
   return {

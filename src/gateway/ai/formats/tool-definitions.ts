@@ -19,7 +19,7 @@ const definitionMembers = [
   'text',
 ] as const;
 
-/** Throws a 413 that names the tool or the schema with which the definitions of the body exceed 1 MiB. */
+/** Throws a 413 if the definitions exceed 1 MiB together; it names the tool or schema that goes beyond. */
 export function checkDefinitions(body: object): void {
   let remainingBytes = maxDefinitionBytes;
   for (const member of definitionMembers) {

@@ -102,7 +102,7 @@ function emptyBlock(kind: Block['kind']): Block {
 interface QueuedBlock {
   key: string;
   block: Block;
-  /** Deltas that wait for the blocks before this one. */
+  /** Deltas that wait until the preceding blocks are complete. */
   pending: string[];
   hasStarted: boolean;
   hasEnded: boolean;
@@ -110,10 +110,10 @@ interface QueuedBlock {
 
 type TextKind = 'text' | 'reasoning';
 
-/** The incomplete blocks. Only the first of them is being sent. */
+/** The incomplete blocks. Only the first block is being sent; the others wait for it to end. */
 class BlockQueue {
   readonly #blocks: QueuedBlock[] = [];
-  /** Tool calls whose blocks are complete: the packages may report a streamed call a second time. */
+  /** Tool calls whose blocks are complete: SDK packages may report a streamed call a second time. */
   readonly #toolCalls = new Set<string>();
 
   /** Applies a part of the answer; false for a part without a counterpart in the formats. */
@@ -191,7 +191,7 @@ class BlockQueue {
     return this.#push(`tool ${toolCallId}`, { ...emptyBlock('tool'), toolCallId, toolName }, metadata);
   }
 
-  // A new block ends the texts before it, since the formats cannot resume an earlier text.
+  // A new block ends all earlier text and reasoning, because the formats cannot resume an earlier block.
   #push(key: string, block: Block, metadata: ProviderMetadata | undefined): QueuedBlock {
     for (const earlierBlock of this.#blocks)
       if (earlierBlock.block.kind !== 'tool') earlierBlock.hasEnded = true;

@@ -8,7 +8,7 @@ import type { DroppedHints } from './dropped-hints.ts';
 
 /**
  * The mark as options of a message or a part; empty for providers without marks.
- * Throws a 400 for one of a wrong type.
+ * Throws a 400 for a mark of the wrong type.
  */
 export function cacheMarkOf(
   block: Readonly<Record<string, unknown>>,
@@ -22,7 +22,7 @@ export function cacheMarkOf(
   return toOptions === undefined ? {} : { providerOptions: toOptions(mark) };
 }
 
-/** Returns the mark like `cacheMarkOf`, with a warning for models without marks of their own. */
+/** Returns the mark like `cacheMarkOf`, and adds a warning if the model's provider has no marks. */
 export function cacheMark(
   block: Readonly<Record<string, unknown>>,
   { model, hints, path }: { model: CatalogModel; hints: DroppedHints; path: string },

@@ -1,6 +1,6 @@
 /**
- * Whether the address is of a file that a provider may fetch. A server of models on the operator's
- * machine would read a `file:` address from its own disk.
+ * Whether a provider may fetch the file at this address. A model server on the operator's machine would read
+ * a `file:` address from its own disk.
  */
 export function isRemoteFile(address: string): boolean {
   return /^(?:https?|gs|s3):\/\//i.test(address) && URL.canParse(address);

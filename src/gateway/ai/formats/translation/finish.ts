@@ -1,9 +1,9 @@
-// Checks of the end of an answer, for the translated formats.
+// Checks how an answer ended, for the translated formats.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { FinishReason } from '../../hub/language-model.ts';
 import { upstreamFailed } from '../../hub/problems.ts';
 
-/** Throws for a failed answer: every finish reason of the formats describes a usable one. */
+/** Throws for a failed answer: all finish reasons of the formats describe a usable answer. */
 export function requireSuccess({ unified, raw = 'error' }: FinishReason): void {
   if (unified === 'error') throw upstreamFailed(`The model aborted its answer (${raw.slice(0, 64)}).`);
 }

@@ -11,7 +11,7 @@ import { unsupportedMember } from '../../hub/problems.ts';
 
 /**
  * Throws a 422 for a file that the model does not accept. `name` is the caller's
- * name of the prompt, for the error.
+ * name for the prompt, which the error uses.
  */
 export function checkPromptInputs(model: CatalogModel, prompt: Prompt, name = 'prompt'): void {
   for (const [index, message] of prompt.entries()) {
@@ -69,7 +69,7 @@ export function checkChatInputs(model: CatalogModel, messages: ChatCompletionReq
 }
 
 /**
- * Throws a 422 for a file of a media type that the model does not accept; `path` is the caller's name of it.
+ * Throws a 422 for a file of a media type that the model does not accept; `path` is where the caller sent it.
  */
 export function checkInputType(model: CatalogModel, mediaType: string, path: string): void {
   requireInput(model, inputKind(mediaType), path);

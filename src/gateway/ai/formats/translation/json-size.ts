@@ -1,6 +1,6 @@
 /**
- * The length of the value as JSON, roughly and never with its escapes. Stops
- * counting above the limit, so that values of any size are cheap.
+ * The approximate length of the value as JSON, without escapes. Stops counting above the limit, so that it
+ * is fast for values of any size.
  */
 export function approximateJsonBytes(value: unknown, limit: number): number {
   let length = 0;

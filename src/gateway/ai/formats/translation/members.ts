@@ -1,4 +1,4 @@
-// Readers and errors for members of a request that its schema leaves open. Each names the path of the member.
+// Reads members of a request whose types the schema leaves open. Errors name the path of the member.
 import { Problem } from '../../../../kernel/problem.ts';
 
 export function readString(value: unknown, path: string): string {
@@ -17,7 +17,7 @@ export function readObject(value: unknown, path: string): Record<string, unknown
   throw invalidMember(path, 'must be an object');
 }
 
-/** A number, or undefined where the member is absent or null. */
+/** A number, or undefined if the member is absent or null. */
 export function readNumber(value: unknown, path: string): number | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'number') return value;
@@ -26,7 +26,7 @@ export function readNumber(value: unknown, path: string): number | undefined {
 
 const maxToolNameLength = 128;
 
-/** The name of a tool, which goes upstream with its call and with each of its results. */
+/** The name of a tool. It is limited because it is sent upstream with each call and each result. */
 export function readToolName(value: unknown, path: string): string {
   const name = readString(value, path);
   if (name.length <= maxToolNameLength) return name;

@@ -1,5 +1,5 @@
-// What the translations of several formats share: the options, the parts of a prompt with their checks, and
-// the names of tools that results refer to by the ids of their calls.
+// The common part of the translations of several formats: their options, the parts of a prompt with their
+// checks, and the tool names by the ids of their calls.
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { ToolOutput, UserPart } from '../../hub/language-model.ts';
 import { parseDataUrl } from '../../media/data-url.ts';
@@ -9,7 +9,7 @@ import { checkInputType } from './input-checks.ts';
 
 type FileSource = Omit<Extract<UserPart, { type: 'file' }>, 'type' | 'providerOptions'>;
 
-/** The model that reads the prompt, and a list of the hints of the request that it will not get. */
+/** The model that receives the prompt, and the collector of the hints that it does not receive. */
 export interface PromptContext {
   model: CatalogModel;
   hints: DroppedHints;
@@ -22,8 +22,8 @@ export interface TranslateOptions extends PromptContext {
 }
 
 /**
- * A file at a URL, or in a data URL of base64. Throws a 400 for another text, a 422 for an
- * unsupported type.
+ * A file at a URL, or in a base64 data URL. Throws a 400 for any other string, and a 422 for a media type
+ * that the model does not accept.
  */
 export function fileOfUrl(
   model: CatalogModel,
@@ -40,7 +40,7 @@ export function fileOfUrl(
   });
 }
 
-/** A file at an http or https address. Throws as above. */
+/** A file at an http or https address. Throws like `fileOfUrl`. */
 export function fileOfAddress(
   model: CatalogModel,
   url: string,
@@ -55,7 +55,7 @@ export function fileOfAddress(
   return { mediaType, data: { type: 'url', url: new URL(url) } };
 }
 
-/** A file by its bytes in base64. */
+/** A file in base64. Throws a 422 for a media type that the model does not accept. */
 export function fileOfData(
   model: CatalogModel,
   data: string,
@@ -66,7 +66,7 @@ export function fileOfData(
 }
 
 /**
- * Tool names by the ids of their calls: results name the id alone, and the hub also requires the tool's name.
+ * Tool names by the ids of their calls. A tool result contains only the id, but the hub requires the name too.
  */
 export class ToolNames {
   readonly #names = new Map<string, string>();
@@ -84,7 +84,7 @@ export class ToolNames {
   }
 }
 
-/** The result of a tool: a text when all parts are texts, otherwise the parts. */
+/** The result of a tool: one string if all parts are text, otherwise the parts. */
 export function toToolOutput(parts: readonly UserPart[], isError = false): ToolOutput {
   const texts = parts.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   if (texts.length === parts.length)

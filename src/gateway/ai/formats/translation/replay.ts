@@ -1,7 +1,7 @@
 // Replay metadata: values that a provider expects back with its reasoning and its tool calls,
 // such as Anthropic's signatures, OpenAI's encrypted reasoning and Gemini's thought signatures.
-// Clients of the messages and responses formats return one opaque text with each block of
-// reasoning, so the gateway packs these values into that text and stores nothing itself.
+// Clients of the messages and responses formats return one opaque string with each block of
+// reasoning, so the gateway packs these values into that string and stores nothing itself.
 import { isRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ProviderMetadata, ProviderOptions } from '../../hub/language-model.ts';
@@ -13,7 +13,7 @@ export interface Replay {
   options: ProviderOptions;
 }
 
-// An allowlist for packing and reading, because the text comes from the caller.
+// An allowlist for packing and unpacking, because the packed string comes back from the caller.
 const reasoningMembers: Readonly<Record<string, readonly string[]>> = {
   anthropic: ['signature', 'redactedData'],
   google: ['thoughtSignature'],
@@ -21,7 +21,7 @@ const reasoningMembers: Readonly<Record<string, readonly string[]>> = {
   amazonBedrock: ['signature', 'redactedData', 'redactedContent'],
 };
 
-/** Other names of these providers in answers; calls take either. */
+/** Names that these providers also have in answers; requests accept either name. */
 const aliases: Readonly<Record<string, string>> = { google: 'googleVertex' };
 
 const prefix = 'townhall.1.';
@@ -65,16 +65,16 @@ export function encodeReplay({ toolCallId, options }: Replay): string {
   return prefix + Buffer.from(JSON.stringify(content)).toString('base64url');
 }
 
-/** Whether the gateway has packed the text. */
+/** Whether the value is a string that the gateway packed. */
 export function isReplay(text: unknown): text is string {
   return typeof text === 'string' && text.startsWith(prefix);
 }
 
-// Unpacking takes microseconds for each text, in one turn of the event loop.
+// Unpacking takes microseconds for each packed string, and blocks the event loop for all of them together.
 const maxPackedTexts = 2_000;
 const maxPackedLength = 4 * 2 ** 20;
 
-/** Throws a 413 for a request with more packed texts than a conversation has; it names the member. */
+/** Throws a 413, which names the member, for more packed strings than any real conversation has. */
 export function checkReplays(body: object): void {
   let count = 0;
   let length = 0;
@@ -101,8 +101,8 @@ function tooManyReplays(param: string): Problem {
 }
 
 /**
- * Undefined for a text of another server. The content is scanned and never parsed as a whole: it was packed
- * into a text, so the limits on the values of a request have not counted it.
+ * Undefined for a string that the gateway did not pack. The content is scanned and never parsed as a whole,
+ * because the limits on the values of a request do not count values inside a string.
  */
 export function decodeReplay(text: string): Replay | undefined {
   if (!isReplay(text)) return undefined;
@@ -125,7 +125,7 @@ export function decodeReplay(text: string): Replay | undefined {
 
 const quote = 0x22;
 
-/** The members of the object under the name; undefined where there is none. */
+/** The members of the object with this name; undefined if there is none. */
 function membersOf(bytes: Buffer, members: readonly Member[], name: string): Member[] | undefined {
   const object = members.find((member) => member.name === name);
   return object && topLevelMembers(bytes, object.start, object.end)?.members;

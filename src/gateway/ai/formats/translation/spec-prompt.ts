@@ -1,4 +1,4 @@
-// The prompt of the AI SDK's language-model format, to which other formats of requests are converted.
+// The prompt of the AI SDK's language-model format, to which requests in other formats are converted.
 import type { StreamRequest } from '../../../../contract/gateway/types.gen.ts';
 
 export type SpecMessage = StreamRequest['prompt'][number];

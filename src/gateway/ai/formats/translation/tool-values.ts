@@ -1,6 +1,6 @@
 // Limits the JSON values of a translated conversation: the inputs of its tool calls and the tool results that
-// are JSON. Provider packages write each of these as a text into the request and serialize that text again,
-// in one turn of the event loop. Tool results that are plain text are serialized once and are not limited
+// are JSON. Provider packages serialize each of them to a string, and that string again as part of the request,
+// which blocks the event loop. Tool results that are plain text are serialized only once and are not limited
 // here.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { ModelCall, Prompt } from '../../hub/language-model.ts';
@@ -9,7 +9,7 @@ import { approximateJsonBytes } from './json-size.ts';
 /** Maximum length of all tool inputs and JSON results of one call together, as JSON with its escapes. */
 export const maxToolValueLength = 2 * 1024 * 1024;
 
-/** Throws a 413 that names the tool call with which the JSON values of the conversation exceed the limit. */
+/** Throws a 413 if the JSON values exceed the limit together; it names the tool call that goes beyond. */
 export function checkToolValues({ prompt, memberNames }: Pick<ModelCall, 'prompt' | 'memberNames'>): void {
   let remaining = maxToolValueLength;
   for (const { kind, toolName, toolCallId, value } of toolValues(prompt)) {
