@@ -12,9 +12,9 @@ import { modelNameEdits } from './request.ts';
 import { otherFormat, truncatedByProvider } from '../../hub/problems.ts';
 
 export interface PassthroughAnswer {
-  /** The bytes with the catalog's id of the model. */
+  /** The answer as JSON, with the catalog's id of the model. */
   bytes: Buffer;
-  /** The same, parsed. */
+  /** The parsed bytes. */
   value: Record<string, unknown>;
   /** False when the long members of `value` were left empty instead of parsed. */
   isComplete: boolean;
@@ -24,7 +24,7 @@ export interface PassthroughAnswer {
 const largeAnswerBytes = 1024 * 1024;
 const longMemberBytes = 64 * 1024;
 
-/** Throws a Problem for an error, a truncated answer, and an answer of another format. */
+/** Throws a Problem for an error, a truncated answer, and an answer in another format. */
 export async function readPassthroughAnswer(
   answer: UpstreamAnswer,
   modelId: string,
@@ -35,7 +35,7 @@ export async function readPassthroughAnswer(
   // Yield to the event loop between the steps over a large answer.
   const isLarge = bytes.length > largeAnswerBytes;
   if (isLarge) await nextTurn();
-  // Scan before parsing: the scan bounds how many parts the parser has to build.
+  // Scan before parsing: the scan bounds how many values the parser has to build.
   const object = topLevelMembers(bytes);
   if (isLarge) await nextTurn();
   // The bill counts the text of an answer without usage. Formats without text
@@ -54,7 +54,7 @@ export async function readPassthroughAnswer(
   return { bytes: editedBytes, value: 'model' in value ? { ...value, model: modelId } : value, isComplete };
 }
 
-/** The members with their long values empty; undefined where a short value is not JSON. */
+/** Parses the members, but leaves long values empty. Undefined if a short value is not JSON. */
 function parseShortMembers(bytes: Buffer, members: readonly Member[]): Record<string, unknown> | undefined {
   const emptyValues: Readonly<Record<number, string>> = { 0x5b: '[]', 0x7b: '{}', 0x22: '""' };
   try {

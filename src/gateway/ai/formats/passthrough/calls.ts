@@ -35,15 +35,15 @@ export interface PassthroughCall {
 export interface PassthroughAttempt {
   model: CatalogModel;
   effort: string | undefined;
-  /** Time left to the first byte, in milliseconds. */
+  /** Time left until the first byte, in milliseconds. */
   firstMs?: number;
-  /** Time to the first content of a stream. */
+  /** Time limit for the first content of a stream. */
   firstContentMs?: number | undefined;
   /** The key and the endpoint; absent for calls that the gateway makes itself. */
   backend?: Backend;
 }
 
-/** A whole answer, counted and not settled; or a stream that settles itself before its last event. */
+/** A whole answer, counted but not settled yet; or a stream that settles the bill before its last event. */
 export type PassthroughResult =
   | { kind: 'whole'; answer: PassthroughAnswer }
   | { kind: 'stream'; content: AsyncIterable<Uint8Array> };

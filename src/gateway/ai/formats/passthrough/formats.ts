@@ -1,5 +1,5 @@
-// Describes the formats that pass through to providers which support them: the path, the
-// check of an answer, the places of the model's name and the usage, and the end of a stream.
+// Describes the formats that pass through to providers which support them: the path, the check of an
+// answer, the members with the model's name and the usage, and the end of a stream.
 import {
   chatClaim,
   messagesClaim,
@@ -15,7 +15,7 @@ export interface PassthroughFormat {
   /** The path below the provider's base URL. */
   path: string;
   endRule: EndRule;
-  /** Whether a whole answer is of this format. */
+  /** Whether a whole answer is in this format. */
   isAnswer: (value: Readonly<Record<string, unknown>>) => boolean;
   /** Whether a whole answer reports a failure; absent for formats that cannot. */
   hasFailed?: (value: Readonly<Record<string, unknown>>) => boolean;
@@ -26,7 +26,7 @@ export interface PassthroughFormat {
    * the provider names another.
    */
   limitMembers: readonly string[];
-  /** Whether the provider's own name of the limit (`output_limit_member`) belongs to this format. */
+  /** Whether the provider's own member for the limit (`output_limit_member`) belongs to this format. */
   usesProviderLimit: boolean;
   /** Whether `stream_options.include_usage` requests the usage of a stream. */
   requestsUsage: boolean;
@@ -35,7 +35,7 @@ export interface PassthroughFormat {
   usageMember: string;
   /** The member of a stream's event whose object also holds usage, and whether those counts are final. */
   nestedUsage?: { member: string; isFinal: boolean };
-  /** Types of the events before the first content; absent where the first event has content. */
+  /** Types of the events before the first content; absent if the first event has content. */
   openingEvents?: ReadonlySet<string>;
   /** Members of an event and of a whole answer that hold text of the model. */
   textMembers: readonly string[];

@@ -1,6 +1,6 @@
-// Replay metadata in a request that passes through: a conversation that was translated may move to a provider
-// that supports the format. Values of that provider take the place of the text that the gateway packed them
-// into. All others would make the provider reject the call, so their reasoning is left out with a warning.
+// Unpacks replay metadata in a request that passes through. A conversation that was translated so far may
+// continue at a provider that supports the format. Metadata that came from this provider is restored to its
+// own members. The provider would reject metadata of another one, so that reasoning is left out with a warning.
 import { isRecord } from '../../../../kernel/json-value.ts';
 import {
   applyEdits,
@@ -18,13 +18,13 @@ import { decodeReplay, isReplay } from '../translation/replay.ts';
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-/** The request without texts of the gateway; unchanged if there are none. */
+/** Returns the request with its replay metadata unpacked; unchanged if it contains none. */
 export type UnpackReplay = (body: object, rawBody: Uint8Array, hints: DroppedHints) => Uint8Array;
 
 /** A block of reasoning after unpacking: new values of its members, or null when it is left out. */
 type UnpackedBlock = Readonly<Record<string, string>> | null;
 
-/** Undefined for a block without a text of the gateway. */
+/** Returns undefined for a block without packed metadata. */
 type UnpackBlock = (block: JsonObject) => UnpackedBlock | undefined;
 
 export const unpackMessages: UnpackReplay = (body, rawBody, hints) =>
@@ -53,7 +53,7 @@ function unpackReasoningItem({ type, encrypted_content: content }: JsonObject): 
   return { encrypted_content: ownContent, ...(typeof itemId === 'string' ? { id: itemId } : {}) };
 }
 
-// Details of a provider with this format are never packed, so a packed one is of another provider.
+// A provider that supports this format returns its own details, so a packed detail is from another provider.
 function unpackDetail({ signature }: JsonObject): UnpackedBlock | undefined {
   return isReplay(signature) ? null : undefined;
 }
@@ -88,7 +88,7 @@ function someObject(list: unknown, matches: (item: JsonObject) => boolean): bool
   return Array.isArray(list) && list.some((item) => isRecord(item) && matches(item));
 }
 
-/** The edits of a list of turns. A turn of which nothing would be left is left out: providers reject it. */
+/** The edits of a list of turns. Removes a turn that would become empty, which providers reject. */
 function editsOfTurns(bytes: Buffer, list: Span, options: UnpackOptions & { blocks: string }): Edit[] {
   const turns = arrayItems(bytes, list.start, list.end) ?? [];
   const edits: Edit[] = [];
@@ -120,7 +120,7 @@ function editsOfTurn(
   return { edits: [...edits, ...memberRemovals(bytes, object, emptyMembers)], isEmpty };
 }
 
-/** The edits of a list of blocks, and whether none of them is left. */
+/** The edits of a list of blocks, and whether they remove all of its blocks. */
 function editsOfBlocks(
   bytes: Buffer,
   list: Span,
@@ -149,7 +149,7 @@ function editsOfBlocks(
   return { edits: [...edits, ...itemRemovals(items, removedIndexes)], isEmpty };
 }
 
-// The members that `UnpackBlock` reads. Other members may have megabytes and are not parsed a second time.
+// The members that `UnpackBlock` reads. Other members can be megabytes long, so they are not parsed again.
 const readMembers = new Set(['type', 'signature', 'data', 'encrypted_content']);
 const quote = 0x22;
 

@@ -1,6 +1,6 @@
 // Edits a request for a provider that supports the caller's format. The caller's
-// bytes are kept, as a translation would lose members; only the model's name, a
-// missing output limit and the option for usage are edited in place.
+// bytes are kept, because a translation would lose members; only the model's name, a
+// missing output limit and the option that requests usage are edited in place.
 import { Problem } from '../../../../kernel/problem.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import { longestOutput } from '../../metering/bound.ts';
@@ -30,7 +30,7 @@ export interface ProviderRequest {
   wantsUsage: boolean;
 }
 
-/** The request for the provider. `limit` is the paid output limit, sent if the caller set none. */
+/** The request for the provider. `limit` is the reserved output limit, sent if the caller set none. */
 export function buildProviderRequest(
   rawBody: Uint8Array,
   body: PassthroughBody,
@@ -65,7 +65,7 @@ export function modelNameEdits(members: readonly Member[], modelName: string): E
     .map(({ start, end }) => ({ start, end, text: JSON.stringify(modelName) }));
 }
 
-/** The output limit of the request and the member that sets it; the highest where several are set. */
+/** The output limit of the request and the member that sets it; the highest if the request sets several. */
 export function requestedOutputLimit(
   body: PassthroughBody,
   model: CatalogModel,
@@ -96,7 +96,7 @@ function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody
   if (body.stream_options === null)
     return [{ start: options.start, end: options.end, text: '{"include_usage":true}' }];
   const innerMembers = topLevelMembers(bytes, options.start, options.end);
-  // Edit all of a repeated member: parsers differ in which one they use.
+  // Edit every occurrence of a repeated member: parsers differ in which occurrence they use.
   const usageMembers = innerMembers?.members.filter((member) => member.name === 'include_usage') ?? [];
   if (usageMembers.length > 0) return usageMembers.map(({ start, end }) => ({ start, end, text: 'true' }));
   const insertAt = innerMembers?.bodyStart ?? options.start;
@@ -109,7 +109,7 @@ function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody
   ];
 }
 
-// A limit of the caller is never lowered. Without one, the provider's default could exceed the paid output.
+// The caller's limit is never lowered. Without a limit, the provider's default could exceed the reservation.
 function outputLimitEdits(
   object: Members,
   body: PassthroughBody,

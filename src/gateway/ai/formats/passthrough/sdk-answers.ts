@@ -1,5 +1,5 @@
-// Answers of embeddings and rerank in the form of the AI SDK's gateway. Vectors are copied as bytes, since
-// parsing 32 MiB of them would block the event loop for 100 ms.
+// Converts answers of embeddings and rerank to the format of the AI SDK's gateway. Vectors are copied as
+// bytes, because parsing 32 MiB of them would block the event loop for 100 ms.
 import { nextTurn } from '../../../../kernel/async.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { Warning } from '../../hub/language-model.ts';
@@ -8,8 +8,8 @@ import type { PassthroughAnswer } from './answer.ts';
 import { otherFormat } from '../../hub/problems.ts';
 
 /**
- * Throws a Problem for an answer whose vectors are no lists of numbers, such as base64, or that has another
- * number of them than the request has values.
+ * Throws a Problem if the vectors are not lists of numbers but, for example, base64, or if their number
+ * differs from the number of values in the request.
  */
 export async function toSdkEmbeddings(
   { bytes, value }: Pick<PassthroughAnswer, 'bytes' | 'value'>,
@@ -64,10 +64,11 @@ function vectorOf(bytes: Buffer, { start, end }: Span, position: number): Vector
 
 const openBracket = 0x5b;
 
-// The answer is parsed here where its long members were left empty: some servers repeat the documents.
+// Some servers repeat the documents, so that long members of the answer were left empty. Up to this size,
+// such an answer is parsed again here.
 const maxRankingBytes = 4 * 1024 * 1024;
 
-/** The order of the documents. Throws a Problem for an answer of another form, or of more than 4 MiB. */
+/** The order of the documents. Throws a Problem for an answer in another format, or of more than 4 MiB. */
 export function toRanking({ bytes, value, isComplete }: PassthroughAnswer): RankedDocument[] {
   if (!isComplete && bytes.length > maxRankingBytes) throw otherFormat();
   const { results, data } = isComplete ? value : asRecord(parseJsonOrUndefined(bytes.toString('utf8')));

@@ -1,4 +1,4 @@
-// Detects silence of a stream with one timer for the whole stream.
+// Detects silence in a stream, with a single timer for the whole stream.
 export class SilenceTimer {
   readonly #timer: NodeJS.Timeout;
   #onSilence: (() => void) | undefined;
@@ -7,7 +7,7 @@ export class SilenceTimer {
     this.#timer = setTimeout(() => this.#onSilence?.(), ms);
   }
 
-  /** Settles as the work does; resolves to undefined when the work takes longer than the timer. */
+  /** Settles like `work`, or resolves to undefined if `work` takes longer than the timer's delay. */
   race<T>(work: Promise<T>): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
       this.#timer.refresh();

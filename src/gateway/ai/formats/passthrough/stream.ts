@@ -33,7 +33,7 @@ export interface PassthroughStreamOptions {
   wantsUsage: boolean;
   /** Interval of comments while the provider is silent. */
   heartbeatMs: number;
-  /** Time left to the first content, where the call can go elsewhere after it. */
+  /** Time left until the first content; set only if another backend or model can take over. */
   firstContentMs?: number | undefined;
   /** Renders the frame that ends a stream which failed midway; undefined when the caller has disconnected. */
   errorFrame: (error: unknown) => string | undefined;
@@ -70,7 +70,7 @@ export async function readPassthroughStream(
   return forward(start, groups, { ...options, count, redact: answer.redact });
 }
 
-/** The counted events up to the first content, and the next group if it was waited for in vain. */
+/** The counted events up to the first content, and the next group if it did not arrive in time. */
 interface StreamStart {
   events: ProviderEvent[];
   pending?: NextGroup;
@@ -85,10 +85,10 @@ type StartOptions = Pick<PassthroughStreamOptions, 'heartbeatMs' | 'firstContent
 const maxHeldEvents = 1_000;
 const maxHeldBytes = 4 * 1024 * 1024;
 
-// Reads up to the first event with content, as a failure before it can still be retried, or have a
-// status of its own. After `heartbeatMs`, or at the bound of their number and size, other events
-// are enough: a caller that receives nothing would time out. Events count at once: a caller that
-// disconnects here pays what the provider reports.
+// Reads up to the first event with content, because a failure before it can still be retried or answered
+// with an error status. After `heartbeatMs`, or when the events reach a limit of number or size, it returns
+// without content: a caller that receives nothing would time out. Events are counted at once, so that a
+// caller that disconnects here pays what the provider reports.
 async function readStart(
   groups: AsyncGenerator<ProviderEvent[]>,
   { heartbeatMs, firstContentMs = Infinity, format, count }: StartOptions,
@@ -138,8 +138,8 @@ function hasContent(event: ProviderEvent, { openingEvents }: PassthroughFormat):
 }
 
 /**
- * Resolves to undefined after the time; the promise is made only for a stream that does not start
- * with content.
+ * A promise that resolves to undefined after `ms`. It is created on demand, since most streams start with
+ * content.
  */
 function createDelay(ms: number) {
   let promise: Promise<undefined> | undefined;
@@ -201,7 +201,7 @@ async function* forward(
     silence.stop();
     if (bill !== undefined) {
       await readUsage(pending, groups, { bill, count });
-      // The first outcome counts, so this applies to a caller that stopped reading.
+      // Only the first outcome counts, so this one applies to a caller that stopped reading.
       await bill.settle('client_closed');
     }
     await groups.return(undefined);
@@ -218,7 +218,7 @@ async function* forwardGroup(
     yield* editedGroup(group, edit);
     return;
   }
-  // A short answer arrives in one piece with its end. Only the end waits for the charge.
+  // A short answer arrives in the same group as its end. Only the end waits for the charge.
   yield* editedGroup(group.slice(0, -1), edit);
   await bill.settle(lastEvent.hasFailed === true ? 'upstream_failed' : 'completed');
   yield* editedGroup([lastEvent], edit);
@@ -247,7 +247,7 @@ async function readUsage(
       group.value.forEach(count);
     }
   } catch {
-    // The call is charged by the events so far.
+    // The call is charged by the events that were read.
   }
 }
 
@@ -256,7 +256,8 @@ const heartbeat = Buffer.from(': hb\n\n');
 type EditEvent = (event: ProviderEvent) => EditedBytes | undefined;
 
 /**
- * Returns the edits of one event for the caller; undefined for a usage chunk that only the gateway requested.
+ * Returns a function that edits one event for the caller. The function returns undefined for a usage chunk
+ * that only the gateway requested.
  */
 function createEventEditor(options: ForwardOptions): EditEvent {
   let pattern: EventPattern | undefined;

@@ -31,7 +31,7 @@ export function createEventCounter(
 
   return (event) => {
     const { bytes, data } = event;
-    // The matched event has all other counted values.
+    // The event differs from an earlier one only in its text; the earlier event had the other counted values.
     if (data.kind === 'like') return countText(bill, data.pattern.isReasoning, data.textBytes);
     if (data.kind !== 'object') return;
     for (const member of data.members) {
@@ -63,7 +63,7 @@ export function countPassthroughAnswer(
     const members = topLevelMembers(bytes)?.members ?? [];
     for (const text of findTexts(bytes, members, textMembers)) countText(bill, text.isReasoning, text.bytes);
   }
-  // A whole answer is also its own first piece, for the time to the first output.
+  // Records the arrival of the whole answer as the time of its first output.
   bill.countText('output', 0);
 }
 
