@@ -128,7 +128,7 @@ function chunkFactory({ modelId, completionId, createdSeconds, includeUsage }: C
 
 /**
  * Serializes the parts of one stream. The first delta carries the role, and tool calls are numbered in the
- * order of their appearance.
+ * order in which they start.
  */
 class DeltaSerializer {
   readonly #toolIndexes = new Map<string, number>();

@@ -31,8 +31,8 @@ import { unsupportedMember } from '../../hub/problems.ts';
 type ContentPart = ChatTextPart | ChatImagePart | ChatAudioPart | ChatFilePart | ChatRefusalPart;
 
 /**
- * Throws a 400 for a member that the schema leaves open and the hub requires, and a
- * 422 for content that the hub cannot express.
+ * Throws a 400 for a missing member that is optional in the schema but required by the hub, and a 422 for
+ * content that the hub cannot express.
  */
 export function toPrompt(messages: readonly ChatMessage[], provider: Pick<ProviderEntry, 'kind'>): Prompt {
   // A tool message names only the id of its call; the hub also requires the tool's name.
@@ -214,7 +214,7 @@ function toSignature(extraContent: unknown): { providerOptions?: ProviderOptions
   return { providerOptions: replay?.options ?? { google: { thoughtSignature: signature } } };
 }
 
-/** The cache mark of the last marked part, since a system message is a single text in the hub. */
+/** The cache mark of the last marked part, since a system message is a single string in the hub. */
 function lastCacheMark(
   message: ChatMessage,
   provider: Pick<ProviderEntry, 'kind'>,

@@ -6,13 +6,13 @@ import { labelMembers } from '../chat-completions/dropped-members.ts';
 import { invalidMember } from '../translation/members.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
 
-// Chat models have no place for the text after the cursor, so the gateway describes the task.
+// Chat models have no member for the text after the cursor, so a system message describes the task.
 // metering/measure.ts counts 512 bytes for it.
 const fillInstruction =
   'You complete text at a cursor. Write the text that belongs between <prefix> and <suffix>. ' +
   'Answer with that text alone: no explanation, no Markdown, and nothing that <prefix> or <suffix> contains.';
 
-/** Throws a 422 for what is refused on every model, since its output could exceed what is reserved. */
+/** Throws a 422 for `echo` on any model: the repeated prompt could make the output exceed the reservation. */
 export function refuseEcho({ echo }: CompletionRequest): void {
   if (echo === true)
     throw unsupportedMember('echo', 'The member echo is not supported; put the prompt before the answer.');
@@ -35,7 +35,7 @@ export function toModelCall(body: CompletionRequest, { signal }: { signal: Abort
   };
 }
 
-/** A warning for each label of the call, which translated calls do not carry. */
+/** A warning for each label of the call, which translation drops. */
 export function droppedMemberWarnings(body: CompletionRequest): Warning[] {
   return Object.entries(body)
     .filter(([name, value]) => labelMembers.has(name) && value !== null)

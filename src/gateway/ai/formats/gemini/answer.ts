@@ -1,4 +1,4 @@
-// Serializes answers of the hub as those of Gemini's API, whole or in chunks of a stream.
+// Serializes answers of the hub in the format of Gemini's API, whole or as chunks of a stream.
 import type { GeminiAnswer, GeminiPart } from '../../../../contract/gateway/types.gen.ts';
 import { parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import {
@@ -113,7 +113,7 @@ function toFunctionCall(call: Extract<Content, { type: 'tool-call' }>): GeminiPa
   };
 }
 
-/** Google's models expect the signature of a thought back with the part in the next turn. */
+/** Google's models require the thought signature of a part when the next turn sends the part back. */
 function signatureOf(metadata: ProviderMetadata | undefined): { thoughtSignature?: string } {
   const signature = toolCallReplay(metadata)?.['google']?.['thoughtSignature'];
   return typeof signature === 'string' ? { thoughtSignature: signature } : {};

@@ -28,8 +28,8 @@ interface CallQueue {
 }
 
 /**
- * Function calls without a result so far. Many clients send no ids; then results are matched by
- * the order of the calls. Both ways take constant time, as a body can have thousands of calls.
+ * Function calls that have no result yet. Many clients send no ids; their results are matched by name, in
+ * the order of the calls. Both look-ups take constant time, as a request can contain thousands of calls.
  */
 class FunctionCalls {
   count = 0;
@@ -43,7 +43,7 @@ class FunctionCalls {
     enqueue(this.#byName, call.name, call);
   }
 
-  /** The first open call of the id or name; undefined when there is none. */
+  /** Returns and removes the first call with the id or name; undefined if no such call is left. */
   take(key: { id: string } | { name: string }): FunctionCall | undefined {
     const queue = 'id' in key ? this.#byId.get(key.id) : this.#byName.get(key.name);
     while (queue !== undefined && queue.next < queue.calls.length) {
@@ -94,7 +94,7 @@ function toMessages(
         content: parts.map((part, index) => toAssistantPart(part, partPath(index), calls)),
       },
     ];
-  // Gemini puts function results and user text into one content; the hub has two messages for them.
+  // Gemini allows function results and user text in one content; the hub needs a message for each.
   const results: SpecToolPart[] = [];
   const userParts: SpecUserPart[] = [];
   for (const [index, part] of parts.entries()) {
@@ -139,7 +139,7 @@ function toAssistantPart(part: GeminiPart, path: string, calls: FunctionCalls): 
   return { type: 'tool-call', toolCallId: id, toolName: name, input: args, ...options };
 }
 
-// A conversation may have begun in another format, whose signatures the gateway packs.
+// A signature is Google's own, or one that the gateway packed if the conversation began in another format.
 function toProviderOptions(signature: string | undefined): { providerOptions?: ProviderOptions } {
   if (signature === undefined) return {};
   const replay = decodeReplay(signature);

@@ -1,5 +1,5 @@
-// Converts a request of Gemini's API to one of the AI SDK's language-model format and continues as
-// that format does: the same checks, the same measure for its reservation, the same call of the hub.
+// Converts a request of Gemini's API to the AI SDK's language-model format. From there on it is handled as
+// a request in that format: the same checks, the same size for its reservation, the same call of the hub.
 import type {
   GeminiGenerationConfig,
   GeminiRequest,

@@ -1,18 +1,19 @@
-// Gemini's schemas are those of OpenAPI 3.0: types in capitals, `nullable`, and counts as strings.
+// Converts Gemini's schemas to JSON Schema. They follow OpenAPI 3.0, with `nullable`, types in capitals and
+// counts as strings.
 import { isRecord } from '../../../../kernel/json-value.ts';
 
 const schemaMembers = ['items', 'additionalProperties'];
 const schemaLists = ['anyOf'];
 const schemaMaps = ['properties'];
 const counts = ['minItems', 'maxItems', 'minLength', 'maxLength', 'minProperties', 'maxProperties'];
-/** Google reads both spellings. */
+/** Google accepts snake case too; the map leads to the name in camel case. */
 const keywords = new Map(
   [...counts, ...schemaMembers, ...schemaLists, 'propertyOrdering'].map((name) => [
     name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
     name,
   ]),
 );
-// Orders the members for Google's own models; JSON Schema has no keyword for it.
+// `propertyOrdering` orders members for Google's own models; `nullable` becomes the type `null`.
 const notJsonSchema = ['propertyOrdering', 'nullable'];
 
 /** Recursion is safe: the parser has bounded the depth of the body. */

@@ -77,7 +77,7 @@ export async function* serializeMessageEvents(
   }
 }
 
-// The usage is known at the end only; clients replace these counts by those of `message_delta`.
+// The usage is known only at the end; clients replace these counts with the counts of `message_delta`.
 function* messageStart({ modelId, messageId }: MessageOptions): Generator<MessageEvent> {
   yield {
     type: 'message_start',

@@ -1,5 +1,5 @@
 // The reasoning effort of a messages request. Clients of this format send a level with every
-// call, so a model without that level runs at the nearest one that it has, and a warning says so.
+// call, so a model without that level runs at its nearest level, and a warning reports the change.
 import type { MessageRequest } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord } from '../../../../kernel/json-value.ts';
 import { checkEffort, type Reasoning } from '../../catalog/reasoning.ts';
@@ -47,7 +47,10 @@ export function showsThinking(body: MessageRequest): boolean {
   return (type === 'enabled' || type === 'adaptive') && display !== 'omitted';
 }
 
-/** The nearest level of the model, the lower of two equally near; undefined for a model without reasoning. */
+/**
+ * The model's level that is nearest to the requested level, or the lower level if two are equally near;
+ * undefined for a model without reasoning efforts.
+ */
 export function nearestEffort(
   model: ReasoningModel,
   requested: string,
@@ -73,8 +76,8 @@ export function nearestEffort(
 }
 
 /**
- * The request with another effort, for a provider that supports the format; the
- * member is null without an effort.
+ * Replaces the effort in the bytes of a request, for a provider that supports the format. An undefined
+ * effort becomes null.
  */
 export function withEffort(rawBody: Uint8Array, effort: string | undefined): Uint8Array {
   const bytes = Buffer.from(rawBody.buffer, rawBody.byteOffset, rawBody.byteLength);

@@ -1,4 +1,4 @@
-// Converts the system and the messages of Anthropic's format to a prompt of the hub.
+// Converts the system prompt and the messages of Anthropic's format to a prompt of the hub.
 import type { MessageRequest } from '../../../../contract/gateway/types.gen.ts';
 import type {
   Prompt,
@@ -28,8 +28,8 @@ interface ReadContext extends PromptContext {
 type JsonObject = Record<string, unknown>;
 
 /**
- * Throws a 400 for a member that the schema leaves open and the hub requires, and a
- * 422 for content that the hub cannot express.
+ * Throws a 400 for a missing member that is optional in the schema but required by the hub, and a 422 for
+ * content that the hub cannot express.
  */
 export function toPrompt({ system, messages }: MessageRequest, options: PromptContext): Prompt {
   const context: ReadContext = { ...options, toolNames: new ToolNames() };

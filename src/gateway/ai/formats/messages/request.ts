@@ -1,5 +1,6 @@
 // Converts a request of Anthropic's messages format to a call of the hub, for models whose provider
-// has another format. A member that the hub cannot express is rejected; hints are named in warnings.
+// does not support the format. A member that the hub cannot express is rejected; a hint is dropped with a
+// warning.
 import type { MessageRequest } from '../../../../contract/gateway/types.gen.ts';
 import type { CatalogModel } from '../../catalog/catalog.ts';
 import type { ModelCall } from '../../hub/language-model.ts';
@@ -74,7 +75,7 @@ export const supportedMembers: ReadonlySet<string> = new Set([
   'service_tier',
 ]);
 
-/** Members that the answer does not depend on, each with the reason of its warning. */
+/** Members that do not affect the answer, each with the text of its warning. */
 export const hintMembers: Readonly<Record<string, string>> = {
   metadata: 'labels are not sent to this model',
   cache_control: 'this model caches by rules of its own',

@@ -31,7 +31,7 @@ export interface ResponseOptions {
   body: ResponseRequest;
 }
 
-/** The types of the events with a final response. */
+/** The types of the events that contain the final response. */
 export const finalEventTypes: ReadonlySet<unknown> = new Set([
   'response.completed',
   'response.incomplete',
@@ -174,7 +174,7 @@ export function responseObject({ modelId, responseId, nowSeconds, body }: Respon
   };
 }
 
-/** OpenAI's answers have all members of a function, null where the request has none. */
+/** OpenAI's answers have all members of a function; those that the request lacks are null. */
 function toRepeatedTool(tool: ResponseTool): ResponseTool {
   return tool?.type === 'function' ? { description: null, parameters: null, strict: null, ...tool } : tool;
 }

@@ -1,5 +1,5 @@
-// Compaction of a conversation: the request that asks a model for a summary, the compacted response, and
-// the form in which a model reads the summary later.
+// Compaction of a conversation: builds the input with which a model writes a summary, reads the summary from
+// the response, and builds the message in which a model reads it later.
 import { isRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 
 // Codex sends the second name.
@@ -13,12 +13,13 @@ const instruction = `Summarize the conversation above for an assistant that cont
 Name the user's goals and constraints, the decisions and their reasons, what is done, what is open, and the exact \
 names, paths, ids and values that are needed. Write only the summary.`;
 
-/** The conversation as text and files, with the request for a summary. Tools and reasoning are left out. */
+/** The conversation as messages of text and files, followed by the request for a summary. */
 export function toSummaryInput(items: readonly unknown[]): JsonRecord[] {
   return [...items.filter(isRecord).flatMap(toMessage), message('user', instruction)];
 }
 
-// A provider refuses calls of tools without their definitions, and reasoning of another model.
+// Tool calls become text and reasoning is left out: a provider refuses calls of tools that the request does
+// not define, and reasoning of another model.
 function toMessage(item: JsonRecord): JsonRecord[] {
   const { type = 'message', role, content, name, output } = item;
   switch (type) {
@@ -57,7 +58,7 @@ function textOf(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value ?? null);
 }
 
-/** The messages of the user, which a compaction keeps. */
+/** The user's messages, which a compaction keeps. */
 export function userMessages(items: readonly unknown[]): JsonRecord[] {
   return items.filter(isRecord).filter(({ type = 'message', role }) => type === 'message' && role === 'user');
 }
@@ -67,7 +68,7 @@ export function summaryMessage(summary: string): JsonRecord {
   return message('user', `Summary of the conversation so far:\n${summary}`);
 }
 
-/** The text of a whole response; undefined for a response that is cut off, failed or without text. */
+/** The text of a completed response; undefined if the response is incomplete, failed or without text. */
 export function completeText({ status = 'completed', output }: JsonRecord): string | undefined {
   if (status !== 'completed' || !Array.isArray(output)) return undefined;
   const text = output

@@ -1,4 +1,5 @@
-// The events of the items in order: each item is added, gets its content in deltas, and is done.
+// Serializes the blocks of a streamed answer as events. Each item is added, receives its content in deltas,
+// and is done before the next item is added.
 import type { ResponseEvent, ResponseOutputItem } from '../../../../contract/gateway/types.gen.ts';
 import type { BlockEvent } from '../translation/blocks.ts';
 import { type BlockItem, createItem, outputText, replayItem, serializeItem, summaryText } from './items.ts';
@@ -51,7 +52,7 @@ export function createItemEvents(table: ToolTable): ItemEvents {
       } else if (item !== undefined) {
         if (event.type === 'end') yield* end(item);
         else {
-          // The first delta opens the summary: reasoning may come in encrypted form alone.
+          // The first delta opens the summary, because some reasoning arrives only in encrypted form.
           if (event.block.kind === 'reasoning' && !hasContent) yield* contentStart(item, output.length);
           hasContent = true;
           yield* contentDelta(item, output.length, event.delta);

@@ -12,7 +12,7 @@ export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 export interface BlockItem {
   itemId: string;
   block: Block;
-  /** The tool that the block calls; one without a name in other blocks. */
+  /** The tool that the block calls; its name is empty in other blocks. */
   tool: CallerTool;
 }
 
@@ -63,7 +63,7 @@ function serializeToolCall({ itemId, block, tool }: BlockItem, status: ItemStatu
     : { type: 'function_call', ...call, arguments: text };
 }
 
-/** The item with the replay metadata of a tool call; clients return reasoning items unchanged. */
+/** A reasoning item with the replay metadata of a tool call: clients return reasoning items unchanged. */
 export function replayItem({ block: { toolCallId, replay = {} } }: BlockItem): ResponseOutputItem {
   const encryptedReplay = encodeReplay({ toolCallId, options: replay });
   return { type: 'reasoning', id: id('rs'), summary: [], encrypted_content: encryptedReplay };

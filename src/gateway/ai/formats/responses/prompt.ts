@@ -29,8 +29,8 @@ export interface ResponsePromptContext extends PromptContext {
 }
 
 /**
- * Throws a 400 for a member that the schema leaves open and the hub requires, and a
- * 422 for content that the hub cannot express.
+ * Throws a 400 for a missing member that is optional in the schema but required by the hub, and a 422 for
+ * content that the hub cannot express.
  */
 export function toPrompt({ instructions, input }: ResponseRequest, context: ResponsePromptContext): Prompt {
   const builder = new PromptBuilder(context);
@@ -43,7 +43,7 @@ export function toPrompt({ instructions, input }: ResponseRequest, context: Resp
 }
 
 /**
- * Merges the items of one turn into one message: reasoning, text and calls of a model, and results of tools.
+ * Merges adjacent items into one message: a model's reasoning, text and tool calls, or the results of tools.
  */
 class PromptBuilder {
   readonly #context: ResponsePromptContext;
@@ -177,7 +177,7 @@ class PromptBuilder {
   }
 }
 
-// Encrypted reasoning without the gateway's prefix is OpenAI's own.
+// Encrypted reasoning that the gateway did not pack is OpenAI's own.
 function encryptedReasoning({ id }: JsonObject, encryptedText: string): ProviderOptions {
   if (encryptedText === '') return {};
   return {

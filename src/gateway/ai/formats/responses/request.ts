@@ -1,5 +1,6 @@
 // Converts a request of OpenAI's responses format to a call of the hub, for models whose provider
-// has another format. A member that the hub cannot express is rejected; hints are named in warnings.
+// does not support the format. A member that the hub cannot express is rejected; a hint is dropped with a
+// warning.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord } from '../../../../kernel/json-value.ts';
 import type { ModelCall } from '../../hub/language-model.ts';

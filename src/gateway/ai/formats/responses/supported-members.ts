@@ -1,5 +1,5 @@
-// The members of a responses request that models of the hub support, those that are
-// hints, and those that are rejected.
+// The members of a responses request: those that models of the hub support, hints that are dropped with a
+// warning, and members that are rejected.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord } from '../../../../kernel/json-value.ts';
 import { readList, readString } from '../translation/members.ts';
@@ -27,7 +27,7 @@ export const supportedMembers: ReadonlySet<string> = new Set([
 
 const label = 'labels are not sent to this model';
 
-/** Members that the answer does not depend on, each with the reason of its warning. */
+/** Members that do not affect the answer, each with the text of its warning. */
 export const hintMembers: Readonly<Record<string, string>> = {
   metadata: label,
   client_metadata: label,
@@ -39,7 +39,7 @@ export const hintMembers: Readonly<Record<string, string>> = {
   max_tool_calls: 'limits tools of a provider, and this model runs none',
 };
 
-/** Values that match the gateway's behavior. */
+/** Values that request what the gateway does anyway, so they are accepted. */
 export const usualValues: Readonly<Record<string, readonly unknown[]>> = {
   store: [false],
   background: [false],
@@ -48,7 +48,7 @@ export const usualValues: Readonly<Record<string, readonly unknown[]>> = {
   top_logprobs: [0],
 };
 
-/** Reasons for rejecting members that clients of this format use; other members get a general sentence. */
+/** Messages for rejected members that clients of this format use; other members share a general message. */
 export const refusals: Readonly<Record<string, string>> = {
   prompt: 'Stored prompts are not supported by this model; send instructions and input.',
   service_tier: 'This model has no such tier; use auto or default.',

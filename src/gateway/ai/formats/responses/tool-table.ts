@@ -1,10 +1,10 @@
-// The names of tools for models that know no namespaces. Codex groups the tools of an MCP server in a
-// `namespace`; such a tool gets one name for the model, which the answer takes apart again.
+// Maps the names of tools for models without namespaces. Codex groups the tools of an MCP server in a
+// `namespace`; the model sees such a tool under one joined name, which is split again in the answer.
 import { createHash } from 'node:crypto';
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { asRecord, type JsonRecord } from '../../../../kernel/json-value.ts';
 
-/** A tool in the words of the caller. */
+/** A tool as the caller names it. */
 export interface CallerTool {
   name: string;
   namespace?: string;
@@ -13,11 +13,11 @@ export interface CallerTool {
 }
 
 export interface ToolTable {
-  /** The name for the model. */
+  /** The name under which the model sees the tool. */
   modelName(name: string, namespace: string | undefined): string;
-  /** The tool with this name for the model; a plain function where the request has none. */
+  /** The tool that the model calls by this name; a plain function if the request has no such tool. */
   find(modelName: string): CallerTool;
-  /** The names for the model of all tools in the namespace. */
+  /** The names under which the model sees the tools of the namespace. */
   namesIn(namespace: string): readonly string[];
 }
 
@@ -70,13 +70,13 @@ function keyOf(namespace: string, name: string): string {
   return JSON.stringify([namespace, name]);
 }
 
-/** Names of MCP servers end with the separator already. */
+/** The namespace of an MCP server already ends with the separator. */
 function joinNames(namespace: string, name: string): string {
   const joinedName = `${namespace}${namespace.endsWith('__') ? '' : '__'}${name}`;
   return joinedName.length <= maxNameLength ? joinedName : shorten(joinedName, namespace, name);
 }
 
-/** A name of its own for each pair, and the same one in each turn. */
+/** The hash keeps the name unique for each pair, and the same in every turn of the conversation. */
 function shorten(joinedName: string, namespace: string, name: string): string {
   const hash = createHash('sha256').update(keyOf(namespace, name)).digest('hex').slice(0, 8);
   return `${joinedName.slice(0, maxNameLength - hash.length - 1)}_${hash}`;

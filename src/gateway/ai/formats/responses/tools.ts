@@ -1,5 +1,5 @@
 // Converts tools of the responses format to tools of the hub. A custom tool takes plain text; other
-// providers support only tools with a JSON Schema, so its text becomes the one member of an object.
+// providers support only tools with a JSON Schema, so its text becomes the only member of an object.
 import type { ResponseRequest } from '../../../../contract/gateway/types.gen.ts';
 import { isRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
 import type { ModelCall } from '../../hub/language-model.ts';
@@ -92,14 +92,14 @@ export function toCustomInput(text: string): Record<string, string> {
   return { [customInput]: text };
 }
 
-/** The text of a custom tool from the JSON that the model wrote; the JSON itself when it has another form. */
+/** Reads the text for a custom tool from the model's JSON. JSON of another shape is returned as it is. */
 export function readCustomInput(json: string): string {
   const value = parseJsonOrUndefined(json);
   const text = isRecord(value) ? value[customInput] : value;
   return typeof text === 'string' ? text : json;
 }
 
-/** The choice of a tool, and the names that it is limited to. */
+/** The tool choice, and the model's names of the tools that it allows; without names it allows all. */
 export function toToolChoice(
   choice: unknown,
   table: ToolTable,
@@ -127,7 +127,7 @@ export function toToolChoice(
   return { toolChoice: { type: mode }, allowedTools: readAllowedTools(members['tools'], table) };
 }
 
-/** The names for the model. A request may repeat a namespace, whose names are added once. */
+/** The model's names of the allowed tools. A namespace that the request repeats is expanded only once. */
 function readAllowedTools(tools: unknown, table: ToolTable): Set<string> {
   const names = new Set<string>();
   const namespaces = new Set<string>();
@@ -142,7 +142,7 @@ function readAllowedTools(tools: unknown, table: ToolTable): Set<string> {
   return names;
 }
 
-/** The model's name for a tool that is named with its namespace. */
+/** The model's name for a tool that the request names, with or without its namespace. */
 export function readChosenTool(members: Record<string, unknown>, path: string, table: ToolTable): string {
   const name = readToolName(members['name'], `${path}.name`);
   const namespace = members['namespace'] ?? undefined;

@@ -13,7 +13,7 @@ export interface ChunkOptions {
   onWarnings: (warnings: readonly Warning[]) => void;
 }
 
-/** `parts` are those of the language-model format: in order, balanced, with one `finish` at the end. */
+/** Expects the parts of the language-model format: in order, balanced, with one `finish` at the end. */
 export async function* serializeChunks(
   parts: AsyncIterable<SpecPart>,
   options: ChunkOptions,
@@ -70,7 +70,7 @@ function toChunk(part: SpecPart, toolNames: ReadonlySet<string>): UiChatChunk | 
 
 type ToolCall = Extract<SpecPart, { type: 'tool-call' }>;
 
-/** A call that the browser cannot run is an error of the call: the model reads it in the next step. */
+/** A call that the browser cannot run becomes an error, which the model reads in the next step. */
 function toToolInput(part: ToolCall, toolNames: ReadonlySet<string>): UiChatChunk {
   const { type: _type, input: text, ...members } = part;
   const input = parseToolInput(text);

@@ -1,6 +1,6 @@
 // Converts the messages of a chat, as the AI SDK keeps them in a browser, to a prompt in its
 // language-model format. A message of the assistant can have several steps; each becomes an assistant
-// message and, with outputs of tools, a tool message.
+// message and, if tools have answered, a tool message.
 import type {
   UiChatCustomPart,
   UiChatFilePart,
@@ -24,7 +24,7 @@ import type {
 
 type FilePart = Extract<SpecUserPart, { type: 'file' | 'reasoning-file' }>;
 
-/** Throws a 400 that names the part for one of the wrong shape. */
+/** Throws a 400 that names the part if a part has the wrong shape. */
 export function toPrompt({ system, messages }: UiChatRequest, hints: DroppedHints): SpecMessage[] {
   return [
     ...(system === undefined || system === '' ? [] : [{ role: 'system' as const, content: system }]),
@@ -84,7 +84,10 @@ function toAssistantParts(part: UiChatPart, path: string): SpecAssistantPart[] {
   return [];
 }
 
-/** Providers refuse empty texts; one with metadata is the signature of reasoning without a text. */
+/**
+ * Drops an empty text, which providers refuse. An empty text with metadata is kept, because it carries the
+ * signature of reasoning without text.
+ */
 function toText<Type extends 'text' | 'reasoning'>(
   { text, providerMetadata }: UiChatTextPart,
   type: Type,

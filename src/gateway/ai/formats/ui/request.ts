@@ -1,5 +1,5 @@
-// Converts a request of the AI SDK's `useChat` to one of its language-model format and continues as
-// that format does: the same checks, the same measure for its reservation, the same call of the hub.
+// Converts a request of the AI SDK's `useChat` to its language-model format. From there on it is handled as
+// a request in that format: the same checks, the same size for its reservation, the same call of the hub.
 import type { StreamRequest, UiChatRequest } from '../../../../contract/gateway/types.gen.ts';
 import { invalidMember } from '../translation/members.ts';
 import type { DroppedHints } from '../translation/dropped-hints.ts';

@@ -1,4 +1,4 @@
-// Calls of tools in the messages of a chat: the call itself, and its output once the browser has added one.
+// Converts tool calls in the messages of a chat: the call itself, and its output once the browser has added it.
 import type { UiChatOtherPart, UiChatPart, UiChatToolPart } from '../../../../contract/gateway/types.gen.ts';
 import { parseToolInput } from '../../../../kernel/json-value.ts';
 import { readString, readToolName } from '../translation/members.ts';
@@ -23,8 +23,8 @@ export function isToolPart(part: UiChatPart): part is CallPart {
 }
 
 /**
- * Empty, with a hint, for a call without an output: providers refuse a conversation with such a
- * call, and a chat that was stopped could not continue.
+ * A call without an output is dropped, with a hint. Providers refuse a conversation with such a call, so a
+ * chat that was stopped during a call could not continue otherwise.
  */
 export function toToolParts(part: CallPart, path: string, hints: DroppedHints): ToolParts {
   const { approval, providerExecuted } = part;
@@ -64,7 +64,7 @@ function toolNameOf({ type, ...part }: CallPart, path: string): string {
     : readToolName(type.slice(staticPrefix.length), `${path}.type`);
 }
 
-// A provider requires an object, so an input that is missing becomes an empty one.
+// Providers require an object, so a missing input becomes an empty object.
 function inputOf({ input, rawInput }: CallPart): unknown {
   if (input !== undefined && input !== null) return input;
   return typeof rawInput === 'string' ? parseToolInput(rawInput) : (rawInput ?? {});
