@@ -1,5 +1,5 @@
-// The differences between two catalogs, and the changes among them that an update refuses unless
-// the operator allows them: jumps of a price, and other addresses or keys of a provider.
+// Compares two catalogs, and finds the changes that an update refuses unless the operator allows them:
+// large changes of a price, and providers whose address or keys change.
 import type { ModelsFileEntry, ModelsFile } from './models-file.ts';
 import type { Rates } from './rates.ts';
 
@@ -14,15 +14,15 @@ export interface EntryChange {
   id: string;
   change: 'added' | 'removed' | 'changed';
   /**
-   * The changed members; for an added model only its rates and what it calls, for a removed entry
-   * none.
+   * The changed members. For an added model only its rates, provider and upstream model; for a removed
+   * entry none.
    */
   members: MemberChange[];
 }
 
 /**
- * Credits per million tokens or per unit; null for a model without a price, undefined for none of
- * this kind.
+ * Credits per million tokens or per unit; null for a model without prices, undefined for a model without
+ * a rate of this kind.
  */
 type Rate = number | null | undefined;
 
@@ -109,9 +109,9 @@ export function guardedProviders(changes: readonly EntryChange[]): string[] {
 }
 
 /**
- * The rates that rise or fall by more than the factor. A model is compared with itself and with the
- * models that call the same model of the provider: a further name must not make it cheap. A model
- * with neither must have a price.
+ * The rates that rise or fall by more than the factor. A model is compared with its former entry and with
+ * other entries for the same upstream model: a second name must not make it cheaper. A model with neither
+ * must have a price.
  */
 export function findPriceJumps(before: ModelsFile, after: ModelsFile, factor: number): PriceJump[] {
   return after.models.flatMap((model) => {
@@ -119,7 +119,7 @@ export function findPriceJumps(before: ModelsFile, after: ModelsFile, factor: nu
     const sameModels = before.models.filter(
       (candidate) => candidate.id !== model.id && isSameModel(candidate, model),
     );
-    // An entry that stays as it is may have had another price than its namesakes all along.
+    // The price of an unchanged entry may always have differed from other entries for its upstream model.
     if (sameEntries.some((entry) => compareMembers(entry, model).length === 0)) return [];
     if (sameEntries.length + sameModels.length === 0) return isFree(model) ? [jumpOfNewModel(model)] : [];
     return uniqueJumps(
@@ -188,7 +188,7 @@ function kindsOf({ rates, tiers }: ModelsFileEntry): (keyof Rates)[] {
   );
 }
 
-// Tokens without a rate of their own are charged at another one (metering/price.ts).
+// Tokens without a rate of their own are charged at another rate (metering/price.ts).
 const substituteRates: Partial<Record<keyof Rates, keyof Rates>> = {
   cached_input: 'input',
   cache_write: 'input',

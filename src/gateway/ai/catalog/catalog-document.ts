@@ -20,7 +20,7 @@ export interface Pin {
 export interface CatalogDocument extends ModelsFileInput {
   /** When the document was published; an update refuses an older document than its own. */
   published_at?: string;
-  /** Pins are in the catalog file only: a published document cannot pin anything. */
+  /** Only the catalog file has pins: a published document cannot pin anything. */
   pins?: Pin[];
 }
 
@@ -46,7 +46,7 @@ const schema: JsonSchema = {
 
 export const catalogFileKind: ModelsFileKind = { setting: 'MODELS_CATALOG_FILE', schema };
 
-/** The entries to which a document or a models file may refer, those of all `files` together. */
+/** The entries of all `files`, to which a document or a models file may refer. */
 export function entriesOf(...files: readonly ModelsFile[]): ExistingEntries {
   return {
     providers: files.flatMap((file) => file.providers),
@@ -55,7 +55,7 @@ export function entriesOf(...files: readonly ModelsFile[]): ExistingEntries {
   };
 }
 
-/** Entries of both files; those of `upperFile` replace the ones of the same id in `lowerFile`. */
+/** Merges two files. An entry of `upperFile` replaces the entry with the same id in `lowerFile`. */
 export function overlay(lowerFile: ModelsFile, upperFile: ModelsFile): ModelsFile {
   return {
     providers: replaceById(lowerFile.providers, upperFile.providers),

@@ -1,5 +1,5 @@
-// The catalog file and its former content. Both are replaced by a rename, so that a gateway that
-// watches the file reads either the old or the new content.
+// Reads and writes the catalog file and its previous content. Both files are replaced by a rename, so that a
+// gateway that watches the file reads either the old or the new content.
 import { randomBytes } from 'node:crypto';
 import { open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -27,9 +27,9 @@ export interface CatalogWrite {
   next: CatalogDocument;
   /** The content for which `next` was planned; undefined if there was no file. */
   current: CatalogDocument | undefined;
-  /** Whether a rollback brings `current` back; otherwise it brings back what it did before. */
+  /** Whether a later rollback restores `current`; otherwise it restores the same content as before. */
   keepsFormer: boolean;
-  /** Checks a file with the next content; its error leaves everything as it is. */
+  /** Checks a file with the next content. If it throws, nothing is written. */
   check(path: string): Promise<void>;
 }
 
@@ -42,7 +42,7 @@ export async function writeCatalogFile(
   await replaceFile(file, textOf(next), async (staging) => {
     await check(staging);
     await requireUnchanged(file, current);
-    // Without a file the empty document brings the built-in catalog back.
+    // If there was no file, a rollback to the empty document restores the built-in catalog.
     if (keepsFormer) await replaceFile(previousFile(file), textOf(current ?? {}));
   });
 }

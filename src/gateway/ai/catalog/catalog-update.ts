@@ -1,4 +1,4 @@
-// Plans an update of the catalog file: what would change, and why it is refused. It writes nothing.
+// Plans an update of the catalog file: what would change, and why the update is refused. It writes nothing.
 import {
   compareCatalogs,
   findPriceJumps,
@@ -99,7 +99,7 @@ function withPriceOf<Model extends Partial<ModelsFileEntry>>(
 }
 
 /**
- * The catalog file's next content with another list of pins; the pinned entry is written into it.
+ * The next content of the catalog file with the pin added. The pinned entry is copied into the file.
  */
 export function pinEntry(
   { builtIn, current }: Pick<UpdateInput, 'builtIn' | 'current'>,

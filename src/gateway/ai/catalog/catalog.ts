@@ -1,6 +1,6 @@
-// The model catalog: the existing models, those that can be called now, and their views for
-// users and administrators. It is an immutable snapshot that is replaced as a whole, so that
-// a request sees one state.
+// The model catalog: all models, the models that can be called now, and their views for users and
+// administrators. It is an immutable snapshot that is replaced as a whole, so that a request sees one
+// consistent state.
 import { existsSync, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import type { Model, ModelList } from '../../../contract/gateway/types.gen.ts';
@@ -38,15 +38,15 @@ export interface Catalog {
   list(viewer: Viewer): ModelList;
   /** The models of the list, with all data of the catalog. */
   visibleModels(viewer: Viewer): CatalogModel[];
-  /** Throws as `get`. */
+  /** Throws like `get`. */
   find(viewer: Viewer, id: string): CatalogModel;
   /** Throws a 404 for a model that does not exist or that the viewer may not see. */
   get(viewer: Viewer, id: string): Model;
   /** Throws a 404 for a model that cannot be called now, and a 422 for one without the modality. */
   callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel;
   /**
-   * The callable model, then those of its fallbacks that can be called with the
-   * modality now. Throws for the first only.
+   * The model, then its fallbacks that can be called with the modality now. Throws like `callableModel` for
+   * the model; leaves out a fallback that cannot be called.
    */
   chain(viewer: Viewer, id: string, modality?: Modality): CatalogModel[];
   /** All models that the viewer can call with the modality now. */
@@ -75,7 +75,7 @@ export interface CatalogOptions {
 
 type Snapshot = ReadonlyMap<string, CatalogModel>;
 
-// Editors and deployments write a file in several steps; they are read as one change.
+// Editors and deployments write a file in several steps. A reload waits until the last step is done.
 const settleMs = 100;
 
 /** The entries that a models file may refer to without declaring them. */
@@ -94,14 +94,14 @@ interface ModelsFiles {
   modelsFile?: string | undefined;
 }
 
-/** Validates the files. Throws a ModelsFileError where `openCatalog` would. */
+/** Validates the files. Throws a ModelsFileError if `openCatalog` would. */
 export async function checkModelsFiles(files: ModelsFiles): Promise<void> {
   (await createFilesReader(files)()).parse();
 }
 
 /**
- * Opens the catalog. Throws a ModelsFileError for an invalid file; after a change to
- * an invalid one, the old entries stay.
+ * Opens the catalog. Throws a ModelsFileError for an invalid file. If a file becomes invalid later, the last
+ * valid entries stay in use.
  */
 export async function openCatalog(options: CatalogOptions): Promise<Catalog> {
   const source = await openSnapshots(options);
@@ -109,7 +109,7 @@ export async function openCatalog(options: CatalogOptions): Promise<Catalog> {
 }
 
 interface FileContents {
-  /** Differs when one of the files has changed. */
+  /** The texts of both files, to detect a change. */
   text: string;
   parse(): Snapshot;
 }
@@ -177,7 +177,7 @@ async function openSnapshots({ log, ...files }: CatalogOptions): Promise<Snapsho
     );
   }
   const paths = [files.catalogFile, files.modelsFile].filter((path) => path !== undefined);
-  // One after another: a slow read of the old files must not replace the new ones.
+  // Reloads run one after another: otherwise a slow read of older files could replace newer entries.
   let lastReload = Promise.resolve();
   const watchers = paths.map((path) =>
     watchFile(path, () => {
@@ -268,7 +268,7 @@ function hasModality(model: CatalogModel, modality: Modality | undefined): boole
   return modality === undefined || model.modalities.includes(modality);
 }
 
-// An entry of a later file replaces the one of the same id in an earlier file.
+// An entry of a later file replaces the entry with the same id in an earlier file.
 function mergeFiles(files: readonly ModelsFile[]): Snapshot {
   const providers = new Map(
     files.flatMap((file) => file.providers).map((provider) => [provider.id, provider]),
@@ -312,7 +312,7 @@ function toModelList(models: readonly CatalogModel[], viewer: Viewer): ModelList
   return {
     object: 'list',
     items: models.map((model) => toModel(model, viewer)),
-    // The list in the form of OpenAI's clients.
+    // The same list in the format that OpenAI's clients read.
     data: models.map(toModelEntry),
   };
 }
@@ -325,8 +325,8 @@ function toModel(model: CatalogModel, viewer: Viewer): Model {
     owned_by: model.provider,
     name: model.name,
     description: model.description,
-    // The released contract has a closed list of modalities; the type of the model in `/v1/models`
-    // names this one.
+    // The released contract has a closed list of modalities without `moderation`; `/v1/models` has it as the
+    // type of the model.
     modalities: model.modalities.filter((modality) => modality !== 'moderation'),
     tags: model.tags,
     price: priceLines(model.rates, model.tiers),

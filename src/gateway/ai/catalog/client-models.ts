@@ -1,5 +1,4 @@
-// The catalog in the forms of other interfaces' model lists: OpenAI's, and
-// Anthropic's with its pages.
+// The catalog in the formats of OpenAI's and Anthropic's model lists. Anthropic's list has pages.
 import type {
   MessagesModel,
   MessagesModelList,
@@ -67,7 +66,7 @@ export function toMessagesModelList(models: readonly ModelsFileEntry[], page: Mo
   const start = afterId === undefined ? 0 : indexOf(chatModels, 'after_id', afterId) + 1;
   const end = beforeId === undefined ? chatModels.length : indexOf(chatModels, 'before_id', beforeId);
   const range = chatModels.slice(start, end);
-  // A page before a model is read backwards and ends there.
+  // A page with `before_id` contains the models right before that model.
   const isBackwards = beforeId !== undefined && afterId === undefined;
   const data = (isBackwards ? range.slice(-limit) : range.slice(0, limit)).map(toMessagesModel);
   return {

@@ -1,5 +1,5 @@
-// The credentials of a provider in the models file, in place of API keys (provider-keys.ts). The
-// file has only names of environment variables, and ids that are no secrets.
+// The credentials of a provider in the models file, instead of API keys (provider-keys.ts). The file
+// contains only names of environment variables, and ids that are not secret.
 
 /** Requests are signed with AWS Signature Version 4. */
 export interface AwsCredentials {
@@ -16,7 +16,7 @@ export interface EntraIdCredentials {
   tenant_id: string;
   client_id: string;
   client_secret_env: string;
-  /** Another token endpoint, such as that of a sovereign cloud. */
+  /** A different token endpoint, for example of a sovereign cloud. */
   token_url?: string;
   scope?: string;
 }

@@ -3,8 +3,8 @@ import catalog from './catalog.json' with { type: 'json' };
 import { withDefaults, type ModelsFile, type ModelsFileInput } from './models-file.ts';
 
 /**
- * The entries with their defaults. A test validates the file against the schema,
- * so that a start need not.
+ * The entries with their defaults. They are not validated at startup, because a test validates the file
+ * against the schema.
  */
 export function curatedModels(): ModelsFile {
   return withDefaults(catalog as ModelsFileInput);

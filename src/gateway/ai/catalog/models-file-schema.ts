@@ -31,10 +31,10 @@ const rates = {
   properties: Object.fromEntries(rateKinds.map((kind) => [kind, credits])),
   additionalProperties: false,
 };
-// A list of types instead of `anyOf`, as errors of `anyOf` name a branch and not the value.
+// A list of types instead of `anyOf`, because errors of `anyOf` name a branch and not the invalid value.
 const optionalCount = { ...count, type: ['integer', 'null'] };
 
-// Conditions instead of `oneOf`, as errors of `oneOf` name a branch and not the value.
+// Conditions instead of `oneOf`, because errors of `oneOf` name a branch and not the invalid value.
 const credentialsSchema = {
   type: 'object',
   required: ['type'],

@@ -70,11 +70,11 @@ export interface ModelsFileEntry {
    * one is left.
    */
   first_content_s?: number;
-  /** A stream whose text is slower than this after its first content is ended. */
+  /** A stream is aborted if its text arrives more slowly than this after the first content. */
   min_bytes_per_s?: number;
   /**
-   * Options of images and videos that do not change the price, or whose dearest
-   * value the rates are for.
+   * Options of images and videos that do not change the price, or whose most expensive value the rates
+   * already cover.
    */
   covered_options?: string[];
   rates: Rates | null;
@@ -86,7 +86,7 @@ export interface ModelsFileEntry {
    * fallbacks.
    */
   route_by?: 'weight' | 'price' | 'latency';
-  /** Its share of the calls where a chain is ordered by weight; 1 by default. */
+  /** Its share of the calls when a chain is ordered by weight; 1 by default. */
   weight?: number;
 }
 
@@ -153,7 +153,8 @@ async function readText(path: string, name: string): Promise<string> {
 export type ModelsParser = (text: string, name: string, existing: ExistingEntries) => ModelsFile;
 
 /**
- * Parses texts of one schema. It throws a ModelsFileError that begins with the name of the file.
+ * Compiles the schema and returns a parser for its files. The parser throws a ModelsFileError whose message
+ * begins with the name of the file.
  */
 export function createModelsParser(schema: JsonSchema): ModelsParser {
   const check = compileSchema(schema);
@@ -193,7 +194,7 @@ export function withDefaults(input: ModelsFileInput): ModelsFile {
     models: (input.models ?? []).map((model) => ({
       name: model.id,
       description: '',
-      // `fast` of `acme/fast`; ids without a slash are used whole.
+      // `fast` for `acme/fast`; an id without a slash is used as it is.
       upstream_model: model.id.slice(model.id.indexOf('/') + 1),
       modalities: ['text', 'stream', 'openai'],
       tags: [],

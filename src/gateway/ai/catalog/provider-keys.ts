@@ -1,6 +1,6 @@
-// The keys, credentials and endpoints of a provider in the models file, in one form for providers
-// with one key, with several, and with credentials: which environment variables each needs, and
-// which of them are missing.
+// The keys, credentials and endpoints of a provider in the models file. Providers with one key, several keys
+// or credentials are brought into one form, which tells the environment variables that calls need and those
+// that are missing.
 import { credentialEnvs, type Credentials, secretEnv } from './credentials.ts';
 
 /** One of several keys of a provider. */
@@ -30,7 +30,7 @@ export interface KeyAtEndpoint {
    * the endpoint needs none.
    */
   keyEnv: string | undefined;
-  /** All variables that calls need: that of the key, or those of the credentials. */
+  /** All variables that calls need: the key's variable, or the variables of the credentials. */
   envs: readonly string[];
   /** Undefined for the provider's own `base_url`, which an environment variable can replace. */
   baseUrl: string | undefined;
@@ -38,16 +38,16 @@ export interface KeyAtEndpoint {
 }
 
 /**
- * The members of a provider about its keys. Those for keys and `credentials` exclude each other.
+ * The members of a provider for its keys and addresses. API keys and `credentials` exclude each other.
  */
 export interface ProviderKeys {
   /** The environment variable with the API key; absent if none is needed, or with `keys`. */
   api_key_env?: string;
   /** Several keys between which calls are spread. */
   keys?: KeyEntry[];
-  /** Several addresses between which calls are spread, in place of `base_url`. */
+  /** Several addresses between which calls are spread, instead of `base_url`. */
   endpoints?: EndpointEntry[];
-  /** Sign requests or obtain tokens for them, in place of API keys. */
+  /** Credentials that sign requests or obtain tokens for them, instead of API keys. */
   credentials?: Credentials;
 }
 
@@ -55,10 +55,10 @@ interface Environment {
   get(key: string): string | undefined;
 }
 
-// A call keeps the combinations that it must avoid in the bits of one small integer.
+// A call stores the combinations that it must avoid as bits of one integer, which has room for 30.
 export const maxKeysAtEndpoints = 30;
 
-/** Every endpoint with every key that it takes, in the order of the file; never empty. */
+/** Every endpoint with every key that it accepts, in the order of the file; never empty. */
 export function keysAtEndpoints(entry: ProviderKeys): KeyAtEndpoint[] {
   const { api_key_env: ownKey, keys, endpoints, credentials } = entry;
   const ownKeys: readonly Partial<KeyEntry>[] = keys ?? [

@@ -1,5 +1,5 @@
-// The rules of the models file for the members of a provider that say where and with what it is
-// called: its address, endpoints, keys and credentials.
+// Checks the members of a provider in the models file that decide where it is called and with which secrets:
+// its address, endpoints, keys and credentials.
 import type { AddressMembers, PassthroughFormatName } from '../providers/adapter/provider-adapter.ts';
 import { adapterOfKind, type ProviderKind } from '../providers/adapters.ts';
 import { keysAtEndpoints, maxKeysAtEndpoints, type ProviderKeys } from './provider-keys.ts';
@@ -21,8 +21,8 @@ export function checkAccess(provider: CallableProvider, refuse: RefuseMember): v
 }
 
 /**
- * The provider with addresses that end without a slash, and with the base URL
- * that its members name.
+ * Removes trailing slashes from the addresses of a provider, and adds the base URL that its other members
+ * determine, such as a region.
  */
 export function withAddresses<T extends Omit<CallableProvider, 'formats'>>(provider: T): T {
   const { kind, base_url: url, endpoints } = provider;
@@ -51,7 +51,7 @@ function checkAddress(provider: CallableProvider, refuse: RefuseMember): void {
   const { kind, formats, base_url: baseUrl, endpoints } = provider;
   const { address, defaults } = adapterOfKind(kind);
   if (address === undefined) return;
-  // The paths of these kinds have the model, so no other format is below their address.
+  // The paths of these kinds contain the model, so their address serves no other format.
   if (defaults.formats.length === 0 && formats.length > 0)
     refuse('formats', `is not for the kind ${kind}, whose calls are translated`);
   const isReplaceable = address.isReplaceable === true;
@@ -85,7 +85,7 @@ function checkCredentials(provider: CallableProvider, refuse: RefuseMember): voi
     );
 }
 
-/** Kinds that take credentials are never called without either. */
+/** A kind that supports credentials is never called without credentials or keys. */
 function requireKeys(provider: CallableProvider, refuse: RefuseMember): void {
   const { credentialTypes = [], takesNoApiKey = false } = adapterOfKind(provider.kind);
   if (credentialTypes.length === 0) return;

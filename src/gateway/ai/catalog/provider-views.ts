@@ -7,8 +7,7 @@ import type { CatalogModel } from './catalog.ts';
 import type { ProviderEntry } from './models-file.ts';
 
 /**
- * The providers of the models, each once and in their order, without those that
- * run in this process.
+ * The providers of the models, each once and in the order of the models, without the local ones.
  */
 export function remoteProviders(models: readonly CatalogModel[]): ProviderEntry[] {
   const entries = new Set(models.map(({ providerEntry }) => providerEntry));

@@ -1,4 +1,4 @@
-// Rates of models, and their lines of text in the catalog. The lines are exact: rates
+// Rates of models, and the lines that show them in the catalog. The lines are exact: rates
 // are whole credits per million tokens, and the amount per thousand keeps every digit.
 
 /** Credits per million tokens, or credits per unit for media. */

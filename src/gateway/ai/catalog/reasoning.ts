@@ -1,5 +1,5 @@
 // Reasoning efforts of models. A model without the effort rejects the call; only the
-// messages format substitutes the nearest one (formats/messages/effort.ts).
+// messages format substitutes the nearest effort (formats/messages/effort.ts).
 import { Problem } from '../../../kernel/problem.ts';
 
 export interface Reasoning {
@@ -13,8 +13,8 @@ interface ReasoningModel {
 }
 
 /**
- * The requested effort, or undefined if none was. Throws a 422 with the allowed ids
- * if the model does not have it; `param` is the caller's name of the member.
+ * The requested effort, or undefined if none was requested. Throws a 422 with the allowed ids if the model
+ * lacks the effort; `param` is the caller's name for the member.
  */
 export function checkEffort(
   model: ReasoningModel,

@@ -3,8 +3,8 @@ import type { SdkConfig } from '../../../contract/gateway/types.gen.ts';
 import type { CatalogModel } from './catalog.ts';
 
 /**
- * The major version of the SDK in the user agent decides the version of the
- * specification; the SDK refuses others.
+ * The SDK's major version in the user agent selects the version of the specification, because the SDK refuses
+ * any other version.
  */
 export function sdkConfig(
   models: readonly CatalogModel[],
