@@ -86,8 +86,8 @@ export interface AiOptions {
   /** Calls with an impossible usage that stop a user's paid calls for an hour; 3 by default. */
   alarmsToStop?: number | undefined;
   /**
-   * Stores the alarms over restarts and shares them with other replicas; without it they are
-   * counted in this process only.
+   * Stores the alarms across restarts and shares them with other replicas; without it they are
+   * counted only in this process.
    */
   alarms?: AlarmStore;
   /** W3C `traceparent` header of the current call. */
@@ -115,7 +115,7 @@ export interface AiService extends Service<'ai'> {
   settled(): Promise<void>;
   /** Counts calls with an impossible usage, and users whose paid calls are stopped for it. */
   usageAlarms(): UsageAlarmCounts;
-  /** Reads the alarms that other replicas stored, and those that an administrator deleted. Never throws. */
+  /** Reads the stored alarms again, which other replicas add and administrators delete. Never throws. */
   refreshAlarms(): Promise<void>;
   /** State of the circuit breaker of each model. */
   breakers(): { model: string; provider: string; isOpen: boolean }[];

@@ -1,4 +1,4 @@
-// Checks whether the configured providers can be called, with one short call of one model each. The
+// Checks whether the configured providers can be called, with one short call to one model of each. The
 // result is for the operator, so it includes the base URL and the environment variable of the key,
 // which callers never see.
 import type { Clock } from '../../kernel/clock.ts';
@@ -18,7 +18,7 @@ import { ConnectionFailure } from './upstream/provider-error.ts';
  */
 export interface ProviderCheck {
   provider: string;
-  /** The environment variable of the key, for a provider with several: each of its keys has a result. */
+  /** The environment variable of the key, if the provider has several keys: each key has its own result. */
   key?: string;
   state: 'well' | 'failing' | 'not_configured';
   /** The model that was called. */
