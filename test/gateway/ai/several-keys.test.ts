@@ -455,7 +455,7 @@ describe('a stream without content', () => {
 
 describe('the models file', () => {
   test.each([
-    [{ api_key_env: 'C_KEY', keys }, /api_key_env.*cannot be set beside `keys`/],
+    [{ api_key_env: 'C_KEY', keys }, /api_key_env.*cannot be combined with `keys`/],
     [{ keys: [...keys, { env: 'A_KEY' }] }, /keys\[2\]\.env.*named twice/],
     [{ keys: [{ env: 'a' }] }, /keys\[0\]\.env/],
     [{ keys: [{ env: 'A_KEY', weight: 0 }] }, /keys\[0\]\.weight/],

@@ -29,6 +29,6 @@ export function logDoubts(
   if (count.isOwnCount && isBeyondLimit(output, limit))
     log.error(
       { alarm: 'output_beyond_limit', model: id, provider, output, limit },
-      'a provider sent far more than the limit of the answer; the limit is charged',
+      'a provider sent an answer far beyond its output limit; the limit is charged',
     );
 }

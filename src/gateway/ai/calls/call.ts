@@ -119,7 +119,7 @@ export async function callModel<T, Content>(
       router?.record(model, undefined);
       failure = outcome.failure;
     }
-    throw failure ?? mismatch ?? new Error('A call without a model was created.');
+    throw failure ?? mismatch ?? new Error('The chain of a model call is empty.');
   } catch (error) {
     await bill?.close(error, attempts.length);
     if (error instanceof Problem && attempts.length > 0)

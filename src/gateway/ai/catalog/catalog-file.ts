@@ -55,7 +55,7 @@ async function requireUnchanged(file: string, current: CatalogDocument | undefin
       : current !== undefined && JSON.stringify(parseJsonOrUndefined(text)) === JSON.stringify(current);
   if (!isUnchanged)
     throw new Error(
-      `${file} was changed by another command meanwhile. Nothing was changed; run this one again.`,
+      `${file} was changed by another command meanwhile. Nothing was written; run this command again.`,
     );
 }
 

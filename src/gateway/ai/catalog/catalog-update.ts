@@ -135,12 +135,12 @@ function ageRefusals(
   if (allowOlder || appliedAt === undefined) return [];
   if (next.published_at === undefined)
     return [
-      `The document has no published_at, and the applied one is of ${appliedAt}; ` +
+      `The document has no published_at, but the current document was published at ${appliedAt}; ` +
         '--allow-older applies it.',
     ];
   return Date.parse(next.published_at) < Date.parse(appliedAt)
     ? [
-        `The document of ${next.published_at} is older than the applied one of ${appliedAt}; ` +
+        `The document of ${next.published_at} is older than the current document of ${appliedAt}; ` +
           '--allow-older applies it.',
       ]
     : [];
@@ -160,7 +160,7 @@ function jumpRefusal(
 
 function providerRefusal(id: string): string {
   return (
-    `The provider ${id} is new, or more of it than its name changes, so that keys and prompts may go ` +
-    'elsewhere or prices may not hold; --allow-providers applies it.'
+    `The provider ${id} is new, or more than its name changes. Its keys and prompts could go elsewhere, or ` +
+    'its prices could be wrong; --allow-providers applies it.'
   );
 }

@@ -165,9 +165,9 @@ async function openSnapshots({ log, ...files }: CatalogOptions): Promise<Snapsho
       if (next.text === currentText) return;
       currentText = next.text;
       snapshot = next.parse();
-      log.info({ models: snapshot.size }, 'models file read again');
+      log.info({ models: snapshot.size }, 'models files reloaded');
     } catch (error) {
-      log.error({ err: error }, 'models file refused; the last good one stays');
+      log.error({ err: error }, 'a models file is invalid; the last valid entries stay in use');
     }
   }
 

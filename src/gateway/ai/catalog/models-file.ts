@@ -250,7 +250,7 @@ function checkModels(file: ModelsFile, existing: ExistingEntries, refuse: Refuse
     }
     checkReasoning(model, kind, (member, reason) => refuse(`${path}.reasoning.${member}`, reason));
     if (model.route_by !== undefined && model.fallbacks.length === 0)
-      refuse(`${path}.route_by`, 'has no effect without `fallbacks`, the other models of the choice');
+      refuse(`${path}.route_by`, 'has no effect without `fallbacks`, from which it chooses');
     for (const [position, fallback] of model.fallbacks.entries()) {
       if (fallback === model.id || !allIds.has(fallback))
         refuse(`${path}.fallbacks[${position}]`, `there is no other model "${fallback}"`);

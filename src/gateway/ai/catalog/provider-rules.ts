@@ -53,7 +53,7 @@ function checkAddress(provider: CallableProvider, refuse: RefuseMember): void {
   if (address === undefined) return;
   // The paths of these kinds contain the model, so their address serves no other format.
   if (defaults.formats.length === 0 && formats.length > 0)
-    refuse('formats', `is not for the kind ${kind}, whose calls are translated`);
+    refuse('formats', `does not apply to the kind ${kind}, whose calls are translated`);
   const isReplaceable = address.isReplaceable === true;
   if (isReplaceable && (baseUrl ?? endpoints) !== undefined) return;
   const missingMember = address.members.find((member) => provider[member] === undefined);
@@ -66,12 +66,12 @@ function checkCredentials(provider: CallableProvider, refuse: RefuseMember): voi
   const { credentialTypes = [], takesNoApiKey = false, address } = adapterOfKind(kind);
   const keyMember = memberWithKey(provider);
   if (keyMember !== undefined && takesNoApiKey)
-    refuse(keyMember, `is not for the kind ${kind}, which takes credentials`);
+    refuse(keyMember, `does not apply to the kind ${kind}, which requires credentials`);
   if (credentials === undefined) return requireKeys(provider, refuse);
   if (keyMember !== undefined)
-    refuse(keyMember, 'cannot be set beside credentials; a provider has either keys or credentials');
+    refuse(keyMember, 'cannot be combined with credentials; a provider has either keys or credentials');
   if (credentialTypes.length === 0)
-    refuse('credentials', `is not for the kind ${kind}; set api_key_env or keys`);
+    refuse('credentials', `does not apply to the kind ${kind}; set api_key_env or keys`);
   if (!credentialTypes.includes(credentials.type))
     refuse('credentials.type', `must be ${credentialTypes.join(' or ')} for the kind ${kind}`);
   const tokenUrl = credentials.type === 'entra_id' ? credentials.token_url : undefined;
@@ -79,9 +79,9 @@ function checkCredentials(provider: CallableProvider, refuse: RefuseMember): voi
   if (endpoints !== undefined && address !== undefined && address.isReplaceable !== true)
     refuse(
       'endpoints',
-      `cannot be set beside credentials for the kind ${kind}, whose calls contain the ` +
-        `${address.members.at(-1)}; declare a provider for each, and name the models of one as ` +
-        "fallbacks of the other's",
+      `cannot be combined with credentials for the kind ${kind}, whose calls contain the ` +
+        `${address.members.at(-1)}; declare a provider for each endpoint, and name the models of one ` +
+        'provider as fallbacks of the other',
     );
 }
 
@@ -126,7 +126,7 @@ function isPlainUrl(text: string): boolean {
 function checkKeys(provider: ProviderKeys, refuse: RefuseMember): void {
   const { api_key_env: ownKey, keys, endpoints } = provider;
   if (keys !== undefined && ownKey !== undefined)
-    refuse('api_key_env', 'cannot be set beside `keys`; name the variable in one of the two');
+    refuse('api_key_env', 'cannot be combined with `keys`; name the variable in one of the two');
   const names = (keys ?? []).map(({ env }) => env);
   const repeatedIndex = names.findIndex((name, place) => names.indexOf(name) < place);
   if (repeatedIndex >= 0) refuse(`keys[${repeatedIndex}].env`, `"${names[repeatedIndex]}" is named twice`);

@@ -37,7 +37,8 @@ function tooLarge(param: string): Problem {
   return new Problem(
     'too_large',
     'request_too_large',
-    `The tools and schemas of a call have 1 MiB at most; ${param} exceeds it. Send fewer or shorter ones.`,
+    `The tools and schemas of a call may have at most 1 MiB together; ${param} exceeds this limit. ` +
+      'Send fewer or shorter tools and schemas.',
     { param },
   );
 }

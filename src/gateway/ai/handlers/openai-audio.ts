@@ -84,7 +84,7 @@ function refuseUnsupported({
     throw unsupportedMember('temperature', 'A temperature other than 0 is not supported; leave it out.');
   if (granularities.includes('word'))
     throw unsupportedMember(
-      'timestamp_granularities[]',
-      'Times of words are not supported; ask for segments.',
+      'temperature',
+      'A temperature other than 0 is not supported; leave out temperature.',
     );
 }

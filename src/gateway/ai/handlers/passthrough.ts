@@ -44,7 +44,7 @@ async function moderate(context: AiContext, call: ModerationCall): Promise<Passt
     .callableModels(viewerOf(identity), 'moderation')
     .find(({ providerEntry }) => providerEntry.formats.includes('moderations'));
   if (model === undefined)
-    throw new Problem('not_found', 'model_not_found', 'There is no model for moderation.', {
+    throw new Problem('not_found', 'model_not_found', 'The catalog has no moderation model.', {
       param: 'model',
     });
   const request = withPassthroughBody(call, { ...body, model: model.id });

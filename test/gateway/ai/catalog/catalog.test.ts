@@ -317,17 +317,17 @@ describe('MODELS_FILE', () => {
     [
       'bedrock',
       { region: 'us-east-1', credentials: aws, api_key_env: 'KEY' },
-      'api_key_env: cannot be set beside',
+      'api_key_env: cannot be combined with',
     ],
     [
       'bedrock',
       { region: 'us-east-1', credentials: aws, keys: [{ env: 'KEY' }] },
-      'keys: cannot be set beside credentials',
+      'keys: cannot be combined with credentials',
     ],
     [
       'azure',
       { credentials: entra, endpoints: [{ base_url: 'https://a.example', api_key_env: 'KEY' }] },
-      'endpoints[0].api_key_env: cannot be set beside credentials',
+      'endpoints[0].api_key_env: cannot be combined with credentials',
     ],
     [
       'azure',
@@ -339,7 +339,7 @@ describe('MODELS_FILE', () => {
     [
       'bedrock',
       { region: 'us-east-1', credentials: aws, endpoints: [{ base_url: 'https://a.example' }] },
-      'endpoints: cannot be set beside credentials for the kind bedrock, whose calls contain the region',
+      'endpoints: cannot be combined with credentials for the kind bedrock, whose calls contain the region',
     ],
     [
       'vertex',
@@ -349,15 +349,19 @@ describe('MODELS_FILE', () => {
         credentials: google,
         endpoints: [{ base_url: 'https://a.example' }],
       },
-      'endpoints: cannot be set beside credentials for the kind vertex, whose calls contain the location',
+      'endpoints: cannot be combined with credentials for the kind vertex, whose calls contain the location',
     ],
     [
       'vertex',
       { project: 'p', location: 'eu', credentials: google, keys: [{ env: 'KEY' }] },
-      'keys: is not for the kind vertex',
+      'keys: does not apply to the kind vertex',
     ],
     ['bedrock', { region: 'evil.example/', credentials: aws }, 'region: must match'],
-    ['bedrock', { region: 'us-east-1', credentials: aws, formats: ['chat'] }, 'formats: is not for the kind'],
+    [
+      'bedrock',
+      { region: 'us-east-1', credentials: aws, formats: ['chat'] },
+      'formats: does not apply to the kind',
+    ],
     ['azure', { api_key_env: 'KEY' }, 'resource: is required for the kind azure without a base_url'],
     [
       'azure',
@@ -377,10 +381,10 @@ describe('MODELS_FILE', () => {
     [
       'vertex',
       { project: 'p', location: 'eu', api_key_env: 'KEY' },
-      'api_key_env: is not for the kind vertex',
+      'api_key_env: does not apply to the kind vertex',
     ],
     ['vertex-anthropic', { project: 'p', location: 'eu' }, 'credentials: is required'],
-    ['openai', { credentials: aws }, 'credentials: is not for the kind openai; set api_key_env'],
+    ['openai', { credentials: aws }, 'credentials: does not apply to the kind openai; set api_key_env'],
     ['openai', { credentials: {} }, 'credentials.type: is required'],
     ['openai', { credentials: { type: 'password' } }, 'credentials.type: must be equal to one of'],
   ])('refuses members that do not fit the kind: %s %j', async (kind, members, message) => {

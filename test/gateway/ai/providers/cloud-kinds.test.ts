@@ -113,7 +113,7 @@ describe.each(['bedrock', 'vertex', 'vertex-anthropic'])('embeddings of the kind
     const response = await world.post('/v1/ai/embeddings', { model: `${kind}/ok`, input: 'a' });
     const { error } = (await response.json()) as { error: { code: string; message: string } };
     expect([response.status, error]).toMatchObject([422, { code: 'unsupported_by_model', param: 'model' }]);
-    expect(error.message).toContain(`kind ${kind} that does not take the format embeddings`);
+    expect(error.message).toContain(`(kind ${kind}) does not support the format embeddings`);
   });
 });
 

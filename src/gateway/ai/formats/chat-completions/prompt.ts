@@ -61,7 +61,7 @@ export function toPrompt(messages: readonly ChatMessage[], provider: Pick<Provid
       case 'function':
         throw unsupportedMember(
           `${path}.role`,
-          'Messages of the role function are not supported by this model; use tool.',
+          'This model does not support messages with the role function; use the role tool.',
         );
     }
   });
@@ -72,7 +72,7 @@ function refuseProviderMembers(message: Readonly<Record<string, unknown>>, path:
   if (name === undefined) return;
   throw unsupportedMember(
     `${path}.${name}`,
-    `This model does not take the member ${name} of an earlier message; leave it out.`,
+    `This model does not support the member ${name} in an earlier message; leave it out.`,
   );
 }
 
@@ -193,7 +193,7 @@ function toToolCall(
   if ((type ?? 'function') !== 'function')
     throw unsupportedMember(
       `${path}.type`,
-      `This model takes tool calls of the type function only, not ${readString(type, `${path}.type`)}.`,
+      `This model supports only tool calls of the type function, not ${readString(type, `${path}.type`)}.`,
     );
   if (typeof toolCallId !== 'string') throw invalidMember(`${path}.id`, 'is required');
   const { name: toolName, arguments: input } = calledFunction ?? {};
@@ -236,5 +236,5 @@ function readText(content: ChatContent, path: string): string {
 function readTextPart(part: ContentPart, path: string): string {
   if (part.type === 'text') return part.text;
   if (part.type === 'refusal') return part.refusal;
-  throw unsupportedMember(path, 'This model takes text only.');
+  throw unsupportedMember(path, 'This model accepts only text here.');
 }

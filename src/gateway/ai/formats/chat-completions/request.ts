@@ -94,12 +94,13 @@ function refuseUnsupported(body: ChatCompletionRequest): void {
     if (!supportedMembers.has(name) && !labelMembers.has(name) && read(name) !== undefined)
       throw unsupportedMember(name, `The member ${name} is not supported by this model.`);
   }
-  if ((body.n ?? 1) > 1) throw unsupportedMember('n', 'This model gives one choice a call; leave n out.');
-  if (read('logprobs') === true) throw unsupportedMember('logprobs', 'This model has no log probabilities.');
+  if ((body.n ?? 1) > 1) throw unsupportedMember('n', 'This model returns one choice per call; leave out n.');
+  if (read('logprobs') === true)
+    throw unsupportedMember('logprobs', 'This model does not report log probabilities.');
   if (!['auto', 'default', undefined].includes(read('service_tier') as string | undefined))
     throw unsupportedMember('service_tier', 'This model has no such tier; use auto or default.');
   if (body.modalities?.some((modality) => modality !== 'text') === true)
-    throw unsupportedMember('modalities', 'This model answers in text.');
+    throw unsupportedMember('modalities', 'This model answers only in text.');
 }
 
 // In this format a schema without `strict` is only a hint to the model.
@@ -154,7 +155,7 @@ function toToolChoice(choice: ChatToolChoice | undefined): ModelCall['toolChoice
     throw invalidMember('tool_choice', 'must be auto, none, required or a function');
   const { type, function: chosenFunction } = choice;
   if (type !== undefined && type !== 'function')
-    throw unsupportedMember('tool_choice.type', 'This model can be given the choice of a function only.');
+    throw unsupportedMember('tool_choice.type', 'For this model, tool_choice can only name a function.');
   if (chosenFunction === undefined) throw invalidMember('tool_choice.function', 'is required');
   return { type: 'tool', toolName: chosenFunction.name };
 }

@@ -80,8 +80,9 @@ const supportedMembers = new Set([
 
 function refuseUnsupported(body: CompletionRequest): void {
   if ((body.logprobs ?? null) !== null)
-    throw unsupportedMember('logprobs', 'This model has no log probabilities.');
-  if ((body.n ?? 1) > 1) throw unsupportedMember('n', 'This model gives one completion a call; leave n out.');
+    throw unsupportedMember('logprobs', 'This model does not report log probabilities.');
+  if ((body.n ?? 1) > 1)
+    throw unsupportedMember('n', 'This model returns one completion per call; leave out n.');
   for (const [name, value] of Object.entries(body)) {
     if (supportedMembers.has(name) || labelMembers.has(name) || value === null || value === undefined)
       continue;

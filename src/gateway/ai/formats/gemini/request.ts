@@ -81,7 +81,7 @@ function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['t
     if (otherMember !== undefined)
       throw unsupportedMember(
         `tools[${index}].${otherMember}`,
-        `Tools are functions here; ${otherMember} is not supported on this path.`,
+        `Only function tools are supported on this path, not ${otherMember}.`,
       );
     return (functionDeclarations ?? []).map(({ name, description, parameters, parametersJsonSchema }) => ({
       type: 'function' as const,
@@ -100,7 +100,7 @@ function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['tool
   if (otherNames.length > 0)
     throw unsupportedMember(
       'toolConfig.functionCallingConfig.allowedFunctionNames',
-      'One allowed function can be named; for several, leave the others out of tools.',
+      'Only one allowed function can be named; to allow several, leave the others out of tools.',
     );
   if (onlyName !== undefined) return { type: 'tool', toolName: onlyName };
   if (mode === 'ANY') return { type: 'required' };
@@ -111,7 +111,13 @@ function refuseUnsupported({ cachedContent }: GeminiRequest, config: GeminiGener
   if (cachedContent !== undefined)
     throw unsupportedMember('cachedContent', 'Content that is cached at a provider is not supported.');
   if ((config.candidateCount ?? 1) > 1)
-    throw unsupportedMember('generationConfig.candidateCount', 'A call gives one candidate; leave it out.');
+    throw unsupportedMember(
+      'generationConfig.candidateCount',
+      'A call returns one candidate; leave out candidateCount.',
+    );
   if (config.responseModalities?.some((modality) => modality !== 'TEXT') === true)
-    throw unsupportedMember('generationConfig.responseModalities', 'Models of this path answer in TEXT.');
+    throw unsupportedMember(
+      'generationConfig.responseModalities',
+      'Models on this path answer only in TEXT.',
+    );
 }

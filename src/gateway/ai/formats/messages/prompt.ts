@@ -223,6 +223,6 @@ function readTexts(content: unknown, path: string): string {
 function unsupportedBlock(block: JsonObject, path: string): Error {
   return unsupportedMember(
     `${path}.type`,
-    `This model does not take a block of the type ${readString(block['type'], `${path}.type`).slice(0, 64)} here.`,
+    `This model does not support blocks of the type ${readString(block['type'], `${path}.type`).slice(0, 64)} here.`,
   );
 }

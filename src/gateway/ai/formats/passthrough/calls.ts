@@ -166,7 +166,7 @@ export function requireFormat(model: CatalogModel, { name }: PassthroughFormat):
   if (model.providerEntry.formats.includes(name)) return;
   throw unsupportedMember(
     'model',
-    `The model ${model.id} has a provider of the kind ${model.providerEntry.kind} that does not take ` +
-      `the format ${name}; use a model whose provider does.`,
+    `The provider of the model ${model.id} (kind ${model.providerEntry.kind}) does not support the format ` +
+      `${name}; use a model whose provider does.`,
   );
 }

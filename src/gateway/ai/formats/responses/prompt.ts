@@ -95,13 +95,13 @@ class PromptBuilder {
       case 'item_reference':
         throw unsupportedMember(
           path,
-          'Items by reference are not supported by this model; send the items themselves (clients do ' +
-            'so with store: false) or previous_response_id.',
+          'This model does not support item references; send the items themselves (clients do so with ' +
+            'store: false) or previous_response_id.',
         );
       default:
         throw unsupportedMember(
           `${path}.type`,
-          `This model does not take an item of the type ${readString(item['type'], `${path}.type`).slice(0, 64)}.`,
+          `This model does not support items of the type ${readString(item['type'], `${path}.type`).slice(0, 64)}.`,
         );
     }
   }
@@ -204,7 +204,10 @@ function readText(part: JsonObject, path: string): string {
   if (type === 'input_text' || type === 'output_text' || type === 'text')
     return readString(part['text'], `${path}.text`);
   if (type === 'refusal') return readString(part['refusal'], `${path}.refusal`);
-  throw unsupportedMember(`${path}.type`, `This model does not take a ${type.slice(0, 64)} here.`);
+  throw unsupportedMember(
+    `${path}.type`,
+    `This model does not support parts of the type ${type.slice(0, 64)} here.`,
+  );
 }
 
 function toUserPart(value: unknown, path: string, context: PromptContext): UserPart {

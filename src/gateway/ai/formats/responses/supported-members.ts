@@ -36,7 +36,7 @@ export const hintMembers: Readonly<Record<string, string>> = {
   prompt_cache_key: 'this model caches by rules of its own',
   prompt_cache_retention: 'this model caches by rules of its own',
   stream_options: 'is not sent to this model',
-  max_tool_calls: 'limits tools of a provider, and this model runs none',
+  max_tool_calls: "limits the provider's own tools, and this model has none",
 };
 
 /** Values that request what the gateway does anyway, so they are accepted. */
@@ -52,8 +52,8 @@ export const usualValues: Readonly<Record<string, readonly unknown[]>> = {
 export const refusals: Readonly<Record<string, string>> = {
   prompt: 'Stored prompts are not supported by this model; send instructions and input.',
   service_tier: 'This model has no such tier; use auto or default.',
-  truncation: 'Input of this model is never truncated; leave truncation out or send disabled.',
-  top_logprobs: 'This model has no log probabilities.',
+  truncation: 'The input of this model is never truncated; leave out truncation or send disabled.',
+  top_logprobs: 'This model does not report log probabilities.',
 };
 
 /** Throws a 422 for the first member that the model does not support, and collects the hints. */
@@ -88,7 +88,7 @@ function readInclude(include: unknown, hints: DroppedHints): void {
   for (const [index, item] of readList(include, 'include').entries()) {
     const name = readString(item, `include[${index}]`);
     if (name === 'message.output_text.logprobs')
-      throw unsupportedMember(`include[${index}]`, 'This model has no log probabilities.');
+      throw unsupportedMember(`include[${index}]`, 'This model does not report log probabilities.');
     if (name !== 'reasoning.encrypted_content') hints.add(`include[${index}]`, 'this model has no such tool');
   }
 }

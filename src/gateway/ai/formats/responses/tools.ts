@@ -36,7 +36,7 @@ export function toTools(
     if (namespaceTools > maxNamespaceTools)
       throw unsupportedMember(
         `${path}.tools`,
-        `This model takes ${maxNamespaceTools} tools in namespaces; send fewer.`,
+        `This model accepts at most ${maxNamespaceTools} tools in namespaces; send fewer.`,
       );
     return list.map((member, memberIndex) => {
       const memberPath = `${path}.tools[${memberIndex}]`;
@@ -77,7 +77,7 @@ function toCustomTool({ name, description, format }: Record<string, unknown>, pa
   if (type !== undefined && type !== 'text')
     throw unsupportedMember(
       `${path}.format`,
-      'This model cannot be held to a grammar; leave format out and describe the input.',
+      'This model cannot follow a grammar; leave out format and describe the input instead.',
     );
   return {
     type: 'function',
@@ -119,7 +119,7 @@ export function toToolChoice(
   if (type !== 'allowed_tools')
     throw unsupportedMember(
       'tool_choice.type',
-      'This model can be given the choice of a tool by its name only.',
+      'For this model, tool_choice can only name a function or custom tool, or list allowed_tools.',
     );
   const mode = members['mode'] ?? 'auto';
   if (mode !== 'auto' && mode !== 'required')

@@ -40,7 +40,7 @@ export function checkAnswerFormat(
     return;
   throw unsupportedMember(
     param,
-    `The model ${model.id} answers in JSON by a schema only; send one in ${param}.`,
+    `The model ${model.id} answers in JSON only with a schema; send a schema in ${param}.`,
   );
 }
 

@@ -30,7 +30,7 @@ const maxToolNameLength = 128;
 export function readToolName(value: unknown, path: string): string {
   const name = readString(value, path);
   if (name.length <= maxToolNameLength) return name;
-  throw invalidMember(path, `has ${maxToolNameLength} characters at most`);
+  throw invalidMember(path, `must have at most ${maxToolNameLength} characters`);
 }
 
 /** A 400 for a member of the wrong shape. `message` continues a sentence that begins with the path. */

@@ -95,8 +95,8 @@ export function checkReplays(body: object): void {
 
 function tooManyReplays(param: string): Problem {
   const message =
-    `A request takes ${maxPackedTexts} signatures and encrypted texts of the gateway ` +
-    `with 4 MiB together, and ${param} has more; leave out the reasoning of older turns.`;
+    `A request may contain at most ${maxPackedTexts} signatures and encrypted texts of the gateway, with ` +
+    `at most 4 MiB together; ${param} exceeds this limit. Leave out the reasoning of older turns.`;
   return new Problem('too_large', 'request_too_large', message, { param });
 }
 

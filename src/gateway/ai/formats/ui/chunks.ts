@@ -84,7 +84,9 @@ function toToolInput(part: ToolCall, toolNames: ReadonlySet<string>): UiChatChun
 function toolErrorOf({ toolName, input, providerExecuted }: ToolCall, toolNames: ReadonlySet<string>) {
   if (providerExecuted === true) return undefined;
   if (!toolNames.has(toolName)) return `The request has no tool ${toolName}.`;
-  return typeof parseToolInput(input) === 'string' ? 'The input of the tool is no JSON object.' : undefined;
+  return typeof parseToolInput(input) === 'string'
+    ? 'The input of the tool is not a JSON object.'
+    : undefined;
 }
 
 function dynamicMark(
