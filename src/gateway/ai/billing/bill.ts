@@ -37,7 +37,7 @@ export interface BilledCall {
    * Units to charge when the caller disconnects before the answer reports them; for
    * calls that are priced by units alone.
    */
-  unitsIfLeft?: Units | undefined;
+  unitsIfDisconnected?: Units | undefined;
   /**
    * Stores the answer of a call with an Idempotency-Key. If the call was charged without an answer, a
    * retry with the same key does not execute it again.
@@ -275,9 +275,9 @@ export class Bill {
     const state = this.#state;
     if (state.phase === 'settled') return state.charge;
     if (state.phase === 'open' || state.phase === 'released') throw unexpectedPhase(state, 'settle');
-    // The caller had disconnected if the answer was only read for its usage.
-    const hasLeft = this.#upstream.isWaiting && outcome !== 'rejected';
-    const charge = this.#charge(state, hasLeft ? 'client_closed' : outcome, alongside);
+    // While the bill waits for the usage, the caller has already disconnected.
+    const hasDisconnected = this.#upstream.isWaiting && outcome !== 'rejected';
+    const charge = this.#charge(state, hasDisconnected ? 'client_closed' : outcome, alongside);
     this.#state = { phase: 'settled', charge };
     this.#options.track(charge);
     this.#end();
@@ -404,8 +404,9 @@ export class Bill {
 
   #finalCount(state: TermedState, outcome: UsageOutcome): UsageCount {
     if (!isActive(state)) return nothingUsed;
-    const leftMs = outcome === 'client_closed' ? this.#options.clock.monotonicMs() : undefined;
-    const input = { ...state, demand: this.#demand, leftMs, unitsIfLeft: this.#call.unitsIfLeft };
+    const disconnectedMs = outcome === 'client_closed' ? this.#options.clock.monotonicMs() : undefined;
+    const { unitsIfDisconnected } = this.#call;
+    const input = { ...state, demand: this.#demand, disconnectedMs, unitsIfDisconnected };
     const count = countUsage(outcome, input);
     logDoubts(this.#call.log, count, { ...input, reserved: state.reservation?.amount ?? 0n });
     if (count.doubt === 'absurd') this.reportAlarm();

@@ -33,10 +33,10 @@ export interface BillingOptions {
 
 export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: BillingOptions): Billing {
   const alarms = createUsageAlarms({ clock, alarmsToStop, store: alarmStore, log });
-  const endings = new ActiveSet<Promise<unknown>>();
+  const settlements = new ActiveSet<Promise<unknown>>();
   const track = (settlement: Promise<unknown>): void => {
-    const place = endings.add(settlement);
-    const forget = () => endings.delete(place);
+    const position = settlements.add(settlement);
+    const forget = () => settlements.delete(position);
     settlement.then(forget, forget);
   };
   const tokenCounter = createTokenCounter();
@@ -48,7 +48,7 @@ export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: 
     },
     alarms,
     async untilSettled() {
-      await Promise.allSettled(endings.members());
+      await Promise.allSettled(settlements.members());
       await alarms.untilSettled();
     },
     close: tokenCounter.close,

@@ -28,9 +28,9 @@ export interface CountInput {
    * When the caller disconnected, by the monotonic clock; undefined for an answer that was read to
    * its end.
    */
-  leftMs?: number | undefined;
-  /** Units of a call whose caller disconnected, when no others were recorded. */
-  unitsIfLeft?: Units | undefined;
+  disconnectedMs?: number | undefined;
+  /** Units to charge when the caller disconnected before any units were recorded. */
+  unitsIfDisconnected?: Units | undefined;
 }
 
 export const nothingUsed: UsageCount = {
@@ -46,8 +46,10 @@ export function countUsage(outcome: UsageOutcome, input: CountInput): UsageCount
   if (outcome === 'rejected') return nothingUsed;
   const count = countTokens(input);
   const { units, estimated } = input.progress.media;
-  if (outcome === 'client_closed' && input.unitsIfLeft !== undefined && Object.keys(units).length === 0)
-    return { ...count, units: input.unitsIfLeft, estimated: true };
+  const { unitsIfDisconnected } = input;
+  const hasUnits = Object.keys(units).length > 0;
+  if (outcome === 'client_closed' && unitsIfDisconnected !== undefined && !hasUnits)
+    return { ...count, units: unitsIfDisconnected, estimated: true };
   return { ...count, units, estimated: count.estimated || estimated };
 }
 
@@ -89,9 +91,11 @@ function estimateTokens(input: CountInput): Tokens {
   };
 }
 
-function estimateHidden({ progress: { reasoningSinceMs, firstMs }, leftMs }: CountInput): number {
-  if (reasoningSinceMs === undefined || leftMs === undefined) return 0;
-  return hiddenReasoningTokens((firstMs ?? leftMs) - reasoningSinceMs);
+/** Reasoning that the provider hides, from the time that the model spent before its first output. */
+function estimateHidden({ progress, disconnectedMs }: CountInput): number {
+  const { reasoningSinceMs, firstMs } = progress;
+  if (reasoningSinceMs === undefined || disconnectedMs === undefined) return 0;
+  return hiddenReasoningTokens((firstMs ?? disconnectedMs) - reasoningSinceMs);
 }
 
 function estimateInput({ size, repeatedBytes }: Demand, bound: Bound): number {

@@ -18,7 +18,7 @@ export class UpstreamAbort {
   readonly #caller: AbortSignal;
   readonly #options: UpstreamAbortOptions;
   readonly #controller = new AbortController();
-  readonly #onCallerAbort = () => this.#callerLeft();
+  readonly #onCallerAbort = () => this.#handleDisconnect();
   #wait: { timer: NodeJS.Timeout; end: () => void } | undefined;
 
   constructor(caller: AbortSignal, options: UpstreamAbortOptions) {
@@ -47,8 +47,8 @@ export class UpstreamAbort {
     if (this.#caller.aborted) this.#controller.abort(this.#caller.reason);
   }
 
-  #callerLeft(): void {
-    // An abort by this server carries a Problem as its reason and does not wait for usage.
+  #handleDisconnect(): void {
+    // The server's own aborts, such as a timeout, have a Problem as their reason. They do not wait for usage.
     if (!this.#options.mayGetUsage() || this.#caller.reason instanceof Problem) return this.#abort();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#wait = { timer: setTimeout(() => this.#abort(), usageWaitMs), end: resolve };

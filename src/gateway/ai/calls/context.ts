@@ -67,11 +67,11 @@ export function firstByteDeadlineMs({ timeouts }: Pick<AiContext, 'timeouts'>, s
 export function openBill(
   { billing }: Pick<AiContext, 'billing'>,
   call: Pick<PaidRequest, 'requestId' | 'identity' | 'signal' | 'log' | 'remember'>,
-  { action, demand, unitsIfLeft }: { action: string; demand: Demand; unitsIfLeft?: Units },
+  { action, demand, unitsIfDisconnected }: { action: string; demand: Demand; unitsIfDisconnected?: Units },
 ): Bill {
   const { requestId, identity, signal, log, remember } = call;
   if (identity.kind === 'guest') throw new Error('A guest cannot pay.');
-  return billing.open({ requestId, identity, action, signal, log, demand, unitsIfLeft, remember });
+  return billing.open({ requestId, identity, action, signal, log, demand, unitsIfDisconnected, remember });
 }
 
 export type StreamErrorBody = ReturnType<typeof renderProblem>;

@@ -115,7 +115,7 @@ async function startSpeech(
 ): Promise<{ bill: Bill; result: ModelResult<SpeechAnswer> }> {
   requireModel(options, call.identity, { modelId: body.model, modality: 'tts' });
   const units = speechUnits(body);
-  const bill = openBill(options, call, { action: 'tts', demand: { units }, unitsIfLeft: units });
+  const bill = openBill(options, call, { action: 'tts', demand: { units }, unitsIfDisconnected: units });
   return { bill, result: await runSpeech(options, call, { body, bill }) };
 }
 
@@ -196,13 +196,13 @@ export async function transcribe(
   requireModel(options, call.identity, { modelId: request.model, modality: 'asr' });
   const promptSeconds = secondsOfPrompt(request.prompt);
   const demand = { units: { audioSecond: maxAudioSeconds(bytes, headerSeconds) + promptSeconds } };
-  const silentCharge = audioCharge({ reportedSeconds: null, headerSeconds, bytes });
-  const unitsIfLeft = { audioSecond: silentCharge.seconds + promptSeconds };
-  const bill = openBill(options, call, { action: 'asr', demand, unitsIfLeft });
+  const chargeWithoutReport = audioCharge({ reportedSeconds: null, headerSeconds, bytes });
+  const unitsIfDisconnected = { audioSecond: chargeWithoutReport.seconds + promptSeconds };
+  const bill = openBill(options, call, { action: 'asr', demand, unitsIfDisconnected });
   const result = await runTranscription(options, call, { request, audio, fileName, bill });
   const reportedSeconds = result.answer.durationSeconds;
   const charge = audioCharge({ reportedSeconds, headerSeconds, bytes });
-  if (charge.source === 'implausible') reportImplausible(call, bill, { result, mostSeconds: charge.seconds });
+  if (charge.source === 'implausible') reportImplausible(call, bill, { result, maxSeconds: charge.seconds });
   bill.recordUnits(
     { audioSecond: charge.seconds + promptSeconds },
     { estimated: charge.source === 'implausible' || charge.source === 'size' },
@@ -234,11 +234,11 @@ function toTranscription(
 function reportImplausible(
   { log }: PaidRequest,
   bill: Bill,
-  { result, mostSeconds }: { result: ModelResult<TranscriptionAnswer>; mostSeconds: number },
+  { result, maxSeconds }: { result: ModelResult<TranscriptionAnswer>; maxSeconds: number },
 ): void {
   const { durationSeconds } = result.answer;
   log.error(
-    { alarm: 'unbelievable_usage', model: result.model.id, durationSeconds, most: mostSeconds },
+    { alarm: 'unbelievable_usage', model: result.model.id, durationSeconds, most: maxSeconds },
     'a provider reported an impossible duration; the held credits are charged',
   );
   if (durationSeconds !== null && durationSeconds > 0) bill.reportAlarm();
@@ -247,13 +247,10 @@ function reportImplausible(
 function runTranscription(
   options: AudioOptions,
   { identity, signal }: PaidRequest,
-  {
-    request: { model: modelId, language, prompt },
-    audio,
-    fileName,
-    bill,
-  }: ReturnType<typeof audioInputOf> & { request: TranscriptionCall['body']; bill: Bill },
+  input: ReturnType<typeof audioInputOf> & { request: TranscriptionCall['body']; bill: Bill },
 ): Promise<ModelResult<TranscriptionAnswer>> {
+  const { audio, fileName, bill } = input;
+  const { model: modelId, language, prompt } = input.request;
   const request = mediaRequest(options.catalog, {
     viewer: viewerOf(identity),
     modelId,

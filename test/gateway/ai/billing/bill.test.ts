@@ -18,7 +18,7 @@ const failure = () =>
   new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { cause: { status: 503 } });
 
 interface BillSettings {
-  unitsIfLeft?: Units;
+  unitsIfDisconnected?: Units;
   ledger?: MemoryLedger;
   clock?: Pick<typeof systemClock, 'monotonicMs'>;
   signal?: AbortSignal;
@@ -40,7 +40,7 @@ function openBill(settings: BillSettings = {}): Bill {
       size: sizeOf({ model: 'acme/fast', prompt: 'Good morning' }, 'text'),
       ...(limit === undefined ? {} : { limit: { tokens: limit, member: 'max_tokens' } }),
     },
-    unitsIfLeft: settings.unitsIfLeft,
+    unitsIfDisconnected: settings.unitsIfDisconnected,
     ...(remember === undefined ? {} : { remember }),
   });
 }
@@ -208,7 +208,7 @@ describe('a bill', () => {
   test('charges the units of a call whose caller disconnects', async () => {
     const ledger = memoryLedger();
     const disconnection = new AbortController();
-    const bill = openBill({ ledger, signal: disconnection.signal, unitsIfLeft: { audioSecond: 90 } });
+    const bill = openBill({ ledger, signal: disconnection.signal, unitsIfDisconnected: { audioSecond: 90 } });
     await bill.reserve(model, []);
     bill.markSent();
     disconnection.abort();
@@ -218,7 +218,7 @@ describe('a bill', () => {
 
   test('charges no units of a call that the provider failed', async () => {
     const ledger = memoryLedger();
-    const bill = openBill({ ledger, unitsIfLeft: { audioSecond: 90 } });
+    const bill = openBill({ ledger, unitsIfDisconnected: { audioSecond: 90 } });
     await bill.reserve(model, []);
     bill.markSent();
     bill.failAttempt();
