@@ -11,11 +11,9 @@ export function upstreamFailed(message: string, cause?: unknown): Problem {
   return new Problem('upstream_failed', 'upstream_failed', message, { cause });
 }
 
-/** A 502 for an answer of a provider that is not of the requested format. */
-export function otherFormat(): Problem {
-  return upstreamFailed(
-    'The model provider answered with something that is not of the format that was asked for.',
-  );
+/** A 502 for a provider's answer that is not in the requested format. */
+export function wrongFormat(): Problem {
+  return upstreamFailed('The model provider sent an answer that is not in the requested format.');
 }
 
 /** A 502 for an answer that the provider cut off. */

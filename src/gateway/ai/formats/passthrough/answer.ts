@@ -9,7 +9,7 @@ import { findError } from '../../upstream/events.ts';
 import { applyEdits, topLevelMembers, type Member } from '../../upstream/json-members.ts';
 import { chat, type PassthroughFormat } from './formats.ts';
 import { modelNameEdits } from './request.ts';
-import { otherFormat, truncatedByProvider } from '../../hub/problems.ts';
+import { wrongFormat, truncatedByProvider } from '../../hub/problems.ts';
 
 export interface PassthroughAnswer {
   /** The answer as JSON, with the catalog's id of the model. */
@@ -31,7 +31,7 @@ export async function readPassthroughAnswer(
   format: PassthroughFormat = chat,
 ): Promise<PassthroughAnswer> {
   const bytes = await readAll(answer.body, maxAnswerBytes);
-  if (!isUtf8(bytes)) throw otherFormat();
+  if (!isUtf8(bytes)) throw wrongFormat();
   // Yield to the event loop between the steps over a large answer.
   const isLarge = bytes.length > largeAnswerBytes;
   if (isLarge) await nextTurn();
@@ -43,10 +43,10 @@ export async function readPassthroughAnswer(
   const isComplete = !isLarge || format.textMembers.length > 0;
   const value = object && (isComplete ? parseObject(bytes) : parseShortMembers(bytes, object.members));
   if (object === undefined || value === undefined) {
-    if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw otherFormat();
+    if (!bytes.subarray(0, 64).toString('latin1').trimStart().startsWith('{')) throw wrongFormat();
     throw truncatedByProvider();
   }
-  if (!format.isAnswer(value)) throw findError(bytes, object) ?? otherFormat();
+  if (!format.isAnswer(value)) throw findError(bytes, object) ?? wrongFormat();
   const errorEdits = redactErrorEdits(bytes, object.members, answer.redact);
   const editedBytes = applyEdits(bytes, [...modelNameEdits(object.members, modelId), ...errorEdits]);
   if (errorEdits.length > 0)

@@ -5,7 +5,7 @@ import { asRecord, parseJsonOrUndefined } from '../../../../kernel/json-value.ts
 import type { Warning } from '../../hub/language-model.ts';
 import { arrayItems, type Span, topLevelMembers } from '../../upstream/json-members.ts';
 import type { PassthroughAnswer } from './answer.ts';
-import { otherFormat } from '../../hub/problems.ts';
+import { wrongFormat } from '../../hub/problems.ts';
 
 /**
  * Throws a Problem if the vectors are not lists of numbers but, for example, base64, or if their number
@@ -13,10 +13,10 @@ import { otherFormat } from '../../hub/problems.ts';
  */
 export async function toSdkEmbeddings(
   { bytes, value }: Pick<PassthroughAnswer, 'bytes' | 'value'>,
-  { values, warnings }: { values: number; warnings: readonly Warning[] },
+  { values: valueCount, warnings }: { values: number; warnings: readonly Warning[] },
 ): Promise<Buffer> {
   const items = await readVectors(bytes);
-  if (items.length !== values) throw otherFormat();
+  if (items.length !== valueCount) throw wrongFormat();
   const vectors = items.map(({ start, end }) => bytes.subarray(start, end));
   const pieces: Uint8Array[] = [Buffer.from('{"embeddings":[')];
   for (const [position, vector] of vectors.entries()) {
@@ -44,7 +44,7 @@ async function readVectors(bytes: Buffer): Promise<Vector[]> {
   const data = topLevelMembers(bytes)?.members.find(({ name }) => name === 'data');
   await nextTurn();
   const items = data && arrayItems(bytes, data.start, data.end);
-  if (items === undefined) throw otherFormat();
+  if (items === undefined) throw wrongFormat();
   const vectors: Vector[] = [];
   for (const [position, item] of items.entries()) {
     if (position % vectorsPerTurn === 0) await nextTurn();
@@ -56,7 +56,7 @@ async function readVectors(bytes: Buffer): Promise<Vector[]> {
 function vectorOf(bytes: Buffer, { start, end }: Span, position: number): Vector {
   const members = topLevelMembers(bytes, start, end)?.members ?? [];
   const vector = members.find(({ name }) => name === 'embedding');
-  if (vector === undefined || bytes[vector.start] !== openBracket) throw otherFormat();
+  if (vector === undefined || bytes[vector.start] !== openBracket) throw wrongFormat();
   const index = members.find(({ name }) => name === 'index');
   const number = index === undefined ? position : Number(bytes.toString('latin1', index.start, index.end));
   return { ...vector, index: Number.isSafeInteger(number) ? number : position };
@@ -70,13 +70,13 @@ const maxRankingBytes = 4 * 1024 * 1024;
 
 /** The order of the documents. Throws a Problem for an answer in another format, or of more than 4 MiB. */
 export function toRanking({ bytes, value, isComplete }: PassthroughAnswer): RankedDocument[] {
-  if (!isComplete && bytes.length > maxRankingBytes) throw otherFormat();
+  if (!isComplete && bytes.length > maxRankingBytes) throw wrongFormat();
   const { results, data } = isComplete ? value : asRecord(parseJsonOrUndefined(bytes.toString('utf8')));
   const documents = Array.isArray(results) ? results : data;
-  if (!Array.isArray(documents)) throw otherFormat();
+  if (!Array.isArray(documents)) throw wrongFormat();
   return documents.map((document: unknown) => {
     const { index, relevance_score: score } = asRecord(document);
-    if (typeof index !== 'number' || typeof score !== 'number') throw otherFormat();
+    if (typeof index !== 'number' || typeof score !== 'number') throw wrongFormat();
     return { index, relevanceScore: score };
   });
 }
