@@ -35,8 +35,9 @@ export interface PriceJump {
   after: Rate;
 }
 
-// Every other member of a provider decides where keys and prompts go, or what is charged.
-const freeMembers: readonly string[] = ['name'];
+// Members of a provider that may change without the operator's consent. All other members decide where keys
+// and prompts go, or what is charged.
+const harmlessMembers: readonly string[] = ['name'];
 
 export function compareCatalogs(before: ModelsFile, after: ModelsFile): EntryChange[] {
   return [
@@ -52,17 +53,17 @@ function compareEntries(
 ): EntryChange[] {
   const formerEntries = new Map(before.map((value) => [value.id, value]));
   const nextEntries = new Map(after.map((value) => [value.id, value]));
-  const ids = [...new Set([...formerEntries.keys(), ...nextEntries.keys()])];
-  return ids.flatMap((id): EntryChange[] => {
-    const [formerEntry, nextEntry] = [formerEntries.get(id), nextEntries.get(id)];
-    if (formerEntry === undefined)
-      return nextEntry === undefined
-        ? []
-        : [{ entry, id, change: 'added', members: membersOfNew(entry, nextEntry) }];
-    if (nextEntry === undefined) return [{ entry, id, change: 'removed', members: [] }];
-    const members = compareMembers(formerEntry, nextEntry);
-    return members.length === 0 ? [] : [{ entry, id, change: 'changed', members }];
-  });
+  const changes: EntryChange[] = [];
+  for (const [id, formerEntry] of formerEntries) {
+    const nextEntry = nextEntries.get(id);
+    const members = nextEntry === undefined ? [] : compareMembers(formerEntry, nextEntry);
+    if (nextEntry === undefined) changes.push({ entry, id, change: 'removed', members });
+    else if (members.length > 0) changes.push({ entry, id, change: 'changed', members });
+  }
+  for (const [id, nextEntry] of nextEntries)
+    if (!formerEntries.has(id))
+      changes.push({ entry, id, change: 'added', members: membersOfNew(entry, nextEntry) });
+  return changes;
 }
 
 /**
@@ -103,7 +104,7 @@ export function guardedProviders(changes: readonly EntryChange[]): string[] {
     .filter(({ entry, change }) => entry === 'provider' && change !== 'removed')
     .filter(
       ({ change, members }) =>
-        change === 'added' || members.some(({ member }) => !freeMembers.includes(member)),
+        change === 'added' || members.some(({ member }) => !harmlessMembers.includes(member)),
     )
     .map(({ id }) => id);
 }

@@ -136,12 +136,10 @@ function createFilesReader({
       parse() {
         const sharedEntries =
           update === undefined ? curated : overlay(curated, update.parse(existingEntries(builtin, curated)));
-        const declaredEntries = operatorSource?.parse(existingEntries(builtin, sharedEntries));
-        return mergeFiles([
-          builtin,
-          sharedEntries,
-          ...(declaredEntries === undefined ? [] : [declaredEntries]),
-        ]);
+        const sources = [builtin, sharedEntries];
+        if (operatorSource !== undefined)
+          sources.push(operatorSource.parse(existingEntries(builtin, sharedEntries)));
+        return mergeFiles(sources);
       },
     };
   };
@@ -179,7 +177,7 @@ async function openSnapshots({ log, ...files }: CatalogOptions): Promise<Snapsho
   const paths = [files.catalogFile, files.modelsFile].filter((path) => path !== undefined);
   // Reloads run one after another: otherwise a slow read of older files could replace newer entries.
   let lastReload = Promise.resolve();
-  const watchers = paths.map((path) =>
+  const stopWatching = paths.map((path) =>
     watchFile(path, () => {
       lastReload = lastReload.then(reload);
     }),
@@ -187,7 +185,7 @@ async function openSnapshots({ log, ...files }: CatalogOptions): Promise<Snapsho
   return {
     current: () => snapshot,
     close() {
-      for (const stop of watchers) stop();
+      for (const stop of stopWatching) stop();
     },
   };
 }

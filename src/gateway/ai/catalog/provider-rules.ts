@@ -27,8 +27,8 @@ export function checkAccess(provider: CallableProvider, refuse: RefuseMember): v
 export function withAddresses<T extends Omit<CallableProvider, 'formats'>>(provider: T): T {
   const { kind, base_url: url, endpoints } = provider;
   const { address } = adapterOfKind(kind);
-  const isNamed = address?.members.every((member) => provider[member] !== undefined) === true;
-  const baseUrl = url ?? (isNamed ? address.baseUrl(provider as Required<AddressMembers>) : undefined);
+  const hasAllMembers = address?.members.every((member) => provider[member] !== undefined) === true;
+  const baseUrl = url ?? (hasAllMembers ? address.baseUrl(provider as Required<AddressMembers>) : undefined);
   return {
     ...provider,
     ...(baseUrl === undefined ? {} : { base_url: withoutSlash(baseUrl) }),
@@ -128,10 +128,10 @@ function checkKeys(provider: ProviderKeys, refuse: RefuseMember): void {
   if (keys !== undefined && ownKey !== undefined)
     refuse('api_key_env', 'cannot be combined with `keys`; name the variable in one of the two');
   const names = (keys ?? []).map(({ env }) => env);
-  const repeatedIndex = names.findIndex((name, place) => names.indexOf(name) < place);
+  const repeatedIndex = names.findIndex((name, index) => names.indexOf(name) < index);
   if (repeatedIndex >= 0) refuse(`keys[${repeatedIndex}].env`, `"${names[repeatedIndex]}" is named twice`);
   const addresses = (endpoints ?? []).map(({ base_url: address }) => address);
-  const repeatedAddress = addresses.findIndex((address, place) => addresses.indexOf(address) < place);
+  const repeatedAddress = addresses.findIndex((address, index) => addresses.indexOf(address) < index);
   if (repeatedAddress >= 0)
     refuse(`endpoints[${repeatedAddress}].base_url`, `"${addresses[repeatedAddress]}" is named twice`);
   const count = keysAtEndpoints(provider).length;
