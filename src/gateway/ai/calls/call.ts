@@ -94,7 +94,7 @@ export async function callModel<T, Content>(
     requireEffort(request);
     for (const [index, model] of chain.entries()) {
       signal.throwIfAborted();
-      const plan = check(model, request);
+      const plan = planFor(model, request);
       if (plan instanceof Problem) {
         attempts.push({ model: model.id, outcome: plan.code });
         mismatch ??= plan;
@@ -144,7 +144,10 @@ function requireEffort<T, Content>({ chain: [requested], effort }: ModelRequest<
  * The request for the model, or the 422 of a model that does not support the call. Other errors are
  * thrown.
  */
-function check<T, Content>(model: CatalogModel, request: ModelRequest<T, Content>): Plan<Content> | Problem {
+function planFor<T, Content>(
+  model: CatalogModel,
+  request: ModelRequest<T, Content>,
+): Plan<Content> | Problem {
   try {
     request.check(model);
     const effort = request.effort?.(model);

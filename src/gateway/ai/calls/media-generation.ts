@@ -199,9 +199,6 @@ function chargeOf(
  * The owner's rights were checked when the job was created. The models that the owner's API key allows
  * still limit the fallbacks.
  */
-function viewerOfJob({
-  owner: { kind },
-  request: { allowedModels },
-}: Pick<JobInput, 'owner' | 'request'>): Viewer {
-  return kind === 'admin' ? { kind } : { kind, models: allowedModels };
+function viewerOfJob({ owner, request }: Pick<JobInput, 'owner' | 'request'>): Viewer {
+  return owner.kind === 'admin' ? { kind: 'admin' } : { kind: 'user', models: request.allowedModels };
 }

@@ -76,11 +76,11 @@ class LatencyTable {
   sort(chain: readonly CatalogModel[]): CatalogModel[] {
     const nowMs = this.#clock.monotonicMs();
     const latencies = chain.map((model) => this.#latencyOf(model));
-    const measuredLatency = latencies.find(({ measuredMs }) => nowMs - measuredMs >= measurementMs);
-    if (measuredLatency !== undefined) measuredLatency.measuredMs = nowMs;
+    const outdatedLatency = latencies.find(({ measuredMs }) => nowMs - measuredMs >= measurementMs);
+    if (outdatedLatency !== undefined) outdatedLatency.measuredMs = nowMs;
     return sortBy(chain, (model) => {
       const latency = this.#latencyOf(model);
-      return latency === measuredLatency ? -1 : (latency.averageMs ?? longestMs);
+      return latency === outdatedLatency ? -1 : (latency.averageMs ?? longestMs);
     });
   }
 

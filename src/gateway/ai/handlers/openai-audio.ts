@@ -81,10 +81,10 @@ function refuseUnsupported({
   'timestamp_granularities[]': granularities = [],
 }: TranscriptionCall['body']): void {
   if (temperature !== undefined && Number(temperature) !== 0)
-    throw unsupportedMember('temperature', 'A temperature other than 0 is not supported; leave it out.');
-  if (granularities.includes('word'))
     throw unsupportedMember(
       'temperature',
       'A temperature other than 0 is not supported; leave out temperature.',
     );
+  if (granularities.includes('word'))
+    throw unsupportedMember('timestamp_granularities[]', 'Word timestamps are not supported; use segment.');
 }

@@ -77,9 +77,9 @@ export async function runImageJob(
     clock,
     keepsRunning: isKeyed,
   });
-  const isRepetition = call.remember.started !== undefined;
-  if (job.media.length === 0) throw isRepetition ? notReplayable() : deletedImage();
-  return { job, headers: isRepetition ? {} : creditsHeader(job.credits ?? 0) };
+  const isRetry = call.remember.started !== undefined;
+  if (job.media.length === 0) throw isRetry ? notReplayable() : deletedImage();
+  return { job, headers: isRetry ? {} : creditsHeader(job.credits ?? 0) };
 }
 
 const optionsPath = 'provider_options.';

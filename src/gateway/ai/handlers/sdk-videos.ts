@@ -79,9 +79,9 @@ async function generateVideo(
   const job = await withMemberNames(rename, () =>
     createAwaitedJob(options, call, { kind: 'video', body: request }),
   );
-  // The wait starts here and not with the first read of the events: it also cancels the job of a caller that
-  // left before the head of the reply, whose events nothing reads.
-  const event = endOfVideo(options, call, { ...job, warnings, rename });
+  // Starts to wait now, not when the events of the reply are first read. If the caller disconnects before the
+  // headers are sent, nothing reads the events, and the job must be canceled all the same.
+  const event = waitForVideo(options, call, { ...job, warnings, rename });
   event.catch(() => {});
   return { status: 200, events: oneEvent(event), end: '[DONE]' };
 }
@@ -91,7 +91,7 @@ async function* oneEvent(event: Promise<SdkVideoEvent>): AsyncGenerator<{ data: 
   yield { data: await event };
 }
 
-async function endOfVideo(
+async function waitForVideo(
   options: SdkVideoOptions,
   call: GenerateCall,
   { jobId, isKeyed, warnings, rename }: { jobId: string; isKeyed: boolean } & Omit<VideoTarget, 'request'>,

@@ -168,8 +168,8 @@ function toContent<B extends Body, Whole, Event extends { type: string }>(
   const hints = collectDroppedHints();
   format.effort(model, body, hints);
   if (providesFormat(model, format.passthrough)) {
-    const isChanged = hints.warnings.length > 0 && format.withEffort !== undefined;
-    const bytes = isChanged ? (format.withEffort?.(rawBody, effort) ?? rawBody) : rawBody;
+    const isEffortReplaced = hints.warnings.length > 0;
+    const bytes = (isEffortReplaced ? format.withEffort?.(rawBody, effort) : undefined) ?? rawBody;
     return { kind: 'bytes', rawBody: format.unpackReplay(body, bytes, hints), warnings: hints.warnings };
   }
   const hub = format.toModelCall(body, { model, effort, hints, signal });
