@@ -52,7 +52,7 @@ export function toOutputPart(item: unknown, path: string): unknown {
     mediaType: isImage ? 'image' : 'application/octet-stream',
     ...members,
     type: 'file',
-    data: olderFileData(part, path),
+    data: readOlderFileData(part, path),
   };
 }
 
@@ -77,7 +77,7 @@ function readFileData(data: unknown, path: string): FileData {
  * The data of a part of version 3: `file-data`, `image-data`, `file-url`,
  * `image-url`, `file-id` or `image-file-id`.
  */
-function olderFileData({ type, data, url, fileId }: Record<string, unknown>, path: string): FileData {
+function readOlderFileData({ type, data, url, fileId }: Record<string, unknown>, path: string): FileData {
   if (type === 'file-data' || type === 'image-data')
     return { type: 'data', data: readString(data, `${path}.data`) };
   if (type === 'file-url' || type === 'image-url') {

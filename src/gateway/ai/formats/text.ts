@@ -69,9 +69,9 @@ export function serializeMessage(
         input: parseToolInput(part.input),
       });
   }
-  const list = formatSourceList(answer.content.filter((part) => part.type === 'source'));
+  const sourceList = formatSourceList(answer.content.filter((part) => part.type === 'source'));
   const lastText = parts.findLast((part) => part.type === 'text');
-  if (list !== '' && lastText) lastText.text += list;
+  if (sourceList !== '' && lastText) lastText.text += sourceList;
   const { unified } = answer.finishReason;
   const warnings = answer.warnings.map(describeWarning);
   return {

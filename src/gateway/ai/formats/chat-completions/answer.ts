@@ -100,8 +100,8 @@ export async function* serializeChunks(
         throw part.error;
       case 'finish': {
         requireSuccess(part.finishReason);
-        const list = formatSourceList(sources);
-        if (list !== '') yield createChunk(deltas.withRole({ content: list }));
+        const sourceList = formatSourceList(sources);
+        if (sourceList !== '') yield createChunk(deltas.withRole({ content: sourceList }));
         yield createChunk(deltas.withRole({}), serializeFinishReason(part.finishReason));
         if (includeUsage) yield { ...createChunk({}), choices: [], usage: serializeUsage(part.usage) };
         return;

@@ -43,8 +43,8 @@ const expectedMembers = {
 type NestedObject = keyof typeof expectedMembers;
 type AddWarning = (name: string, feature: string, details: string) => void;
 
-// The places where models with cache marks accept them.
-const markedPlaces = /^(?:messages\[\d+\]\.content\[\d+\]|tools\[\d+\])\.cache_control$/;
+// The paths at which models with cache marks accept a mark.
+const markPaths = /^(?:messages\[\d+\]\.content\[\d+\]|tools\[\d+\])\.cache_control$/;
 
 /** One warning for each name of a dropped member, with the path of its first occurrence. */
 export function droppedMemberWarnings(
@@ -52,9 +52,9 @@ export function droppedMemberWarnings(
   model: Pick<CatalogModel, 'providerEntry'>,
 ): Warning[] {
   const warnings = new Map<string, Warning>();
-  const takesMarks = adapterOf(model).cacheMark !== undefined;
+  const supportsMarks = adapterOf(model).cacheMark !== undefined;
   const add: AddWarning = (name, feature, details) => {
-    if (takesMarks && name === 'cache_control' && markedPlaces.test(feature)) return;
+    if (supportsMarks && name === 'cache_control' && markPaths.test(feature)) return;
     if (!warnings.has(name)) warnings.set(name, { type: 'unsupported', feature, details });
   };
   for (const [name, value] of Object.entries(body))

@@ -20,13 +20,13 @@ export interface GeminiAnswerOptions {
   includeThoughts: boolean;
 }
 
-type FinishWord = NonNullable<NonNullable<GeminiAnswer['candidates']>[number]['finishReason']>;
+type GeminiFinishReason = NonNullable<NonNullable<GeminiAnswer['candidates']>[number]['finishReason']>;
 
 /** Throws for a failed answer: the format has no finish reason for it. */
 export function serializeAnswer(answer: Answer, options: GeminiAnswerOptions): GeminiAnswer {
   const parts = answer.content.flatMap((content) => toParts(content, options));
   return {
-    ...chunk(parts, options, toFinishWord(answer.finishReason)),
+    ...toChunk(parts, options, toFinishReason(answer.finishReason)),
     usageMetadata: toUsage(answer.usage),
   };
 }
@@ -39,19 +39,22 @@ export async function* serializeChunks(
   for await (const part of parts) {
     if (part.type === 'error') throw part.error;
     if (part.type === 'finish') {
-      yield { ...chunk([], options, toFinishWord(part.finishReason)), usageMetadata: toUsage(part.usage) };
+      yield {
+        ...toChunk([], options, toFinishReason(part.finishReason)),
+        usageMetadata: toUsage(part.usage),
+      };
       return;
     }
     const deltas = partsOfStream(part, options);
-    if (deltas.length > 0) yield chunk(deltas, options);
+    if (deltas.length > 0) yield toChunk(deltas, options);
   }
   throw truncatedAnswer();
 }
 
-function chunk(
+function toChunk(
   parts: GeminiPart[],
   { modelId, responseId }: GeminiAnswerOptions,
-  finishReason?: FinishWord,
+  finishReason?: GeminiFinishReason,
 ): GeminiAnswer {
   return {
     candidates: [
@@ -119,7 +122,7 @@ function signatureOf(metadata: ProviderMetadata | undefined): { thoughtSignature
   return typeof signature === 'string' ? { thoughtSignature: signature } : {};
 }
 
-function toFinishWord(reason: FinishReason): FinishWord {
+function toFinishReason(reason: FinishReason): GeminiFinishReason {
   requireSuccess(reason);
   switch (reason.unified) {
     case 'length':

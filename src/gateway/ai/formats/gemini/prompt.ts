@@ -65,14 +65,14 @@ function enqueue(queues: Map<string, CallQueue>, key: string, call: FunctionCall
 
 export function toPrompt({ systemInstruction, contents }: GeminiRequest): StreamRequest['prompt'] {
   const calls = new FunctionCalls();
-  const system = systemInstruction === undefined ? '' : systemText(systemInstruction);
+  const system = systemInstruction === undefined ? '' : readSystemText(systemInstruction);
   return [
     ...(system === '' ? [] : [{ role: 'system' as const, content: system }]),
     ...contents.flatMap((content, index) => toMessages(content, `contents[${index}]`, calls)),
   ];
 }
 
-function systemText({ parts = [] }: GeminiContent): string {
+function readSystemText({ parts = [] }: GeminiContent): string {
   return parts
     .map((part, index) => {
       if (part.text === undefined) throw invalidProblem(`systemInstruction.parts[${index}]`, 'must be text');

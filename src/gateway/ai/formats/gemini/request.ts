@@ -32,16 +32,14 @@ export function toStreamRequest(model: string, body: GeminiRequest): StreamReque
 export function ignoredHints(request: GeminiRequest): string[] {
   const { safetySettings, labels, generationConfig, tools = [] } = request;
   const functions = tools.flatMap(({ functionDeclarations = [] }) => functionDeclarations);
-  return [
-    ...(functions.some(({ response, responseJsonSchema }) => response ?? responseJsonSchema)
-      ? ['tools.functionDeclarations.response']
-      : []),
-    ...(safetySettings === undefined ? [] : ['safetySettings']),
-    ...(labels === undefined ? [] : ['labels']),
-    ...(generationConfig?.thinkingConfig?.thinkingBudget === undefined
-      ? []
-      : ['generationConfig.thinkingConfig.thinkingBudget']),
-  ];
+  const hints: string[] = [];
+  if (functions.some(({ response, responseJsonSchema }) => response ?? responseJsonSchema))
+    hints.push('tools.functionDeclarations.response');
+  if (safetySettings !== undefined) hints.push('safetySettings');
+  if (labels !== undefined) hints.push('labels');
+  if (generationConfig?.thinkingConfig?.thinkingBudget !== undefined)
+    hints.push('generationConfig.thinkingConfig.thinkingBudget');
+  return hints;
 }
 
 function toSettings(config: GeminiGenerationConfig): Partial<StreamRequest> {

@@ -22,11 +22,11 @@ export function toJsonSchema(schema: Readonly<Record<string, unknown>>): Record<
     .map(([name, value]): [string, unknown] => [keywords.get(name) ?? name, value])
     .filter(([name]) => !notJsonSchema.includes(name))
     .map(([name, value]): [string, unknown] => [name, convertMember(name, value)]);
-  const geminiSchema = Object.fromEntries(entries);
-  const { type } = geminiSchema;
+  const jsonSchema = Object.fromEntries(entries);
+  const { type } = jsonSchema;
   return schema['nullable'] === true && typeof type === 'string'
-    ? { ...geminiSchema, type: [type, 'null'] }
-    : geminiSchema;
+    ? { ...jsonSchema, type: [type, 'null'] }
+    : jsonSchema;
 }
 
 function convertMember(name: string, value: unknown): unknown {

@@ -126,7 +126,7 @@ function parseInput(text: string): Record<string, unknown> {
 function createBlockSerializer() {
   let index = -1;
   let hasToolUse = false;
-  let hasReplay = false;
+  let hasSentReplay = false;
 
   function* wholeBlock(block: MessageBlock): Generator<MessageEvent> {
     index += 1;
@@ -135,9 +135,9 @@ function createBlockSerializer() {
   }
 
   function* start(block: Block): Generator<MessageEvent> {
-    hasReplay = block.kind === 'tool' && block.replay !== undefined;
+    hasSentReplay = block.kind === 'tool' && block.replay !== undefined;
     if (block.kind === 'tool') hasToolUse = true;
-    if (hasReplay) yield* wholeBlock(redactedThinking(block));
+    if (hasSentReplay) yield* wholeBlock(redactedThinking(block));
     if (isRedacted(block)) return;
     index += 1;
     yield { type: 'content_block_start', index, content_block: emptyBlock(block) };
@@ -155,7 +155,7 @@ function createBlockSerializer() {
         delta: { type: 'signature_delta', signature: signatureOf(block) },
       };
     yield { type: 'content_block_stop', index };
-    if (block.kind === 'tool' && block.replay !== undefined && !hasReplay)
+    if (block.kind === 'tool' && block.replay !== undefined && !hasSentReplay)
       yield* wholeBlock(redactedThinking(block));
   }
 

@@ -105,9 +105,9 @@ function refuseUnsupported(body: MessageRequest, hints: DroppedHints): void {
 /** The requested format of the answer. Throws a 400 or 422 for a format that the hub does not have. */
 export function toResponseFormat(body: MessageRequest): ModelCall['responseFormat'] {
   // `output_format` is the older name.
-  const isOlder = (body.output_config?.['format'] ?? null) === null;
-  const path = isOlder ? 'output_format' : 'output_config.format';
-  const value = (isOlder ? body['output_format'] : body.output_config?.['format']) ?? undefined;
+  const usesOlderName = (body.output_config?.['format'] ?? null) === null;
+  const path = usesOlderName ? 'output_format' : 'output_config.format';
+  const value = (usesOlderName ? body['output_format'] : body.output_config?.['format']) ?? undefined;
   if (value === undefined) return undefined;
   const format = readObject(value, path);
   const type = readString(format['type'], `${path}.type`);

@@ -99,6 +99,7 @@ async function send(
     streams,
     signal: call.signal,
   });
+  const { firstContentMs } = attempt;
   const result = streams
     ? await readStream(answer, {
         clock,
@@ -107,7 +108,7 @@ async function send(
         attempt,
         wantsUsage,
         heartbeatMs,
-        firstContentMs: attempt.firstContentMs && attempt.firstContentMs - (clock.monotonicMs() - startedMs),
+        firstContentMs: firstContentMs && firstContentMs - (clock.monotonicMs() - startedMs),
       })
     : await readWhole(answer, { format, call, attempt });
   call.timing('upstream', clock.monotonicMs() - startedMs);
@@ -129,28 +130,20 @@ async function readWhole(
   return { kind: 'whole', answer };
 }
 
-async function readStream(
-  answer: UpstreamAnswer,
-  {
-    format,
-    call,
-    attempt,
-    clock,
-    wantsUsage,
-    heartbeatMs,
-    firstContentMs,
-  }: ReadOptions &
-    Pick<PassthroughOptions, 'clock' | 'heartbeatMs'> & {
-      wantsUsage: boolean;
-      firstContentMs: number | undefined;
-    },
-): Promise<PassthroughResult> {
+interface StreamReadOptions extends ReadOptions, Pick<PassthroughOptions, 'clock' | 'heartbeatMs'> {
+  wantsUsage: boolean;
+  /** Time left until the first content. */
+  firstContentMs: number | undefined;
+}
+
+async function readStream(answer: UpstreamAnswer, options: StreamReadOptions): Promise<PassthroughResult> {
+  const { format, call, attempt, clock } = options;
   const content = await readPassthroughStream(answer, {
     model: attempt.model,
     format,
-    wantsUsage,
-    heartbeatMs,
-    firstContentMs,
+    wantsUsage: options.wantsUsage,
+    heartbeatMs: options.heartbeatMs,
+    firstContentMs: options.firstContentMs,
     errorFrame: (error) => {
       const body = call.streamErrorBody(error, attempt);
       return body && format.errorFrame(body);

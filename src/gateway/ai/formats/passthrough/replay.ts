@@ -28,13 +28,13 @@ type UnpackedBlock = Readonly<Record<string, string>> | null;
 type UnpackBlock = (block: JsonObject) => UnpackedBlock | undefined;
 
 export const unpackMessages: UnpackReplay = (body, rawBody, hints) =>
-  unpack(body, rawBody, { turns: 'messages', blocks: 'content', block: unpackThinking, hints });
+  unpack(body, rawBody, { turns: 'messages', blocks: 'content', unpackBlock: unpackThinking, hints });
 
 export const unpackChat: UnpackReplay = (body, rawBody, hints) =>
-  unpack(body, rawBody, { turns: 'messages', blocks: 'reasoning_details', block: unpackDetail, hints });
+  unpack(body, rawBody, { turns: 'messages', blocks: 'reasoning_details', unpackBlock: unpackDetail, hints });
 
 export const unpackResponses: UnpackReplay = (body, rawBody, hints) =>
-  unpack(body, rawBody, { turns: 'input', block: unpackReasoningItem, hints });
+  unpack(body, rawBody, { turns: 'input', unpackBlock: unpackReasoningItem, hints });
 
 function unpackThinking({ type, signature, data }: JsonObject): UnpackedBlock | undefined {
   if (type === 'thinking' && isReplay(signature)) {
@@ -63,13 +63,13 @@ interface UnpackOptions {
   turns: string;
   /** The member of a turn with its blocks. */
   blocks?: string;
-  block: UnpackBlock;
+  unpackBlock: UnpackBlock;
   hints: DroppedHints;
 }
 
 function unpack(body: object, rawBody: Uint8Array, options: UnpackOptions): Uint8Array {
-  const { turns, blocks, block } = options;
-  const isPacked = (item: JsonObject): boolean => block(item) !== undefined;
+  const { turns, blocks, unpackBlock } = options;
+  const isPacked = (block: JsonObject): boolean => unpackBlock(block) !== undefined;
   const hasPacked =
     blocks === undefined ? isPacked : (turn: JsonObject) => someObject(turn[blocks], isPacked);
   if (!someObject((body as JsonObject)[turns], hasPacked)) return rawBody;
@@ -109,22 +109,22 @@ function editsOfTurn(
   options: UnpackOptions & { blocks: string },
 ): { edits: Edit[]; isEmpty: boolean } {
   const edits: Edit[] = [];
-  const emptyMembers: number[] = [];
+  const emptyMemberIndexes: number[] = [];
   for (const [index, member] of object.members.entries()) {
     if (member.name !== options.blocks) continue;
     const blockEdits = editsOfBlocks(bytes, member, options);
-    if (blockEdits.isEmpty) emptyMembers.push(index);
+    if (blockEdits.isEmpty) emptyMemberIndexes.push(index);
     else edits.push(...blockEdits.edits);
   }
-  const isEmpty = emptyMembers.length > 0 && options.blocks === 'content';
-  return { edits: [...edits, ...memberRemovals(bytes, object, emptyMembers)], isEmpty };
+  const isEmpty = emptyMemberIndexes.length > 0 && options.blocks === 'content';
+  return { edits: [...edits, ...memberRemovals(bytes, object, emptyMemberIndexes)], isEmpty };
 }
 
 /** The edits of a list of blocks, and whether they remove all of its blocks. */
 function editsOfBlocks(
   bytes: Buffer,
   list: Span,
-  { block: unpackBlock, blocks, hints }: UnpackOptions,
+  { unpackBlock, blocks, hints }: UnpackOptions,
 ): { edits: Edit[]; isEmpty: boolean } {
   const items = arrayItems(bytes, list.start, list.end) ?? [];
   const edits: Edit[] = [];

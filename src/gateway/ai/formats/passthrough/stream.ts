@@ -271,7 +271,7 @@ function createEventEditor(options: ForwardOptions): EditEvent {
     }
     const { textStart } = pattern;
     // After the text the offsets differ from those of the pattern.
-    if (patternEdits.some(({ end }) => end > textStart)) return editAnew(bytes, options);
+    if (patternEdits.some(({ end }) => end > textStart)) return editWithoutPattern(bytes, options);
     return { bytes, edits: patternEdits };
   };
 }
@@ -279,7 +279,7 @@ function createEventEditor(options: ForwardOptions): EditEvent {
 const noEdits: readonly Edit[] = [];
 const openBrace = 0x7b;
 
-function editAnew(bytes: Buffer, options: ForwardOptions): EditedBytes | undefined {
+function editWithoutPattern(bytes: Buffer, options: ForwardOptions): EditedBytes | undefined {
   const start = bytes.indexOf('{');
   const members = topLevelMembers(bytes, start, bytes.lastIndexOf('}') + 1)?.members ?? [];
   return editObject(bytes, members, options);

@@ -63,14 +63,14 @@ export async function* serializeResponseEvents(
 ): AsyncGenerator<ResponseEvent> {
   const response = responseObject(options);
   const items = createItemEvents(createToolTable(options.body));
-  let count = 0;
+  let eventCount = 0;
   const addSequence = (event: UnnumberedEvent): ResponseEvent => {
-    const sequence = count;
-    count += 1;
+    const sequence = eventCount;
+    eventCount += 1;
     return { ...event, sequence_number: sequence };
   };
   for await (const event of streamBlocks(parts, onWarnings)) {
-    if (count === 0) {
+    if (eventCount === 0) {
       yield addSequence({ type: 'response.created', response });
       yield addSequence({ type: 'response.in_progress', response });
     }
@@ -128,15 +128,16 @@ function serializeUsage({ inputTokens, outputTokens }: Usage): ResponseUsage {
   };
 }
 
-// Three events repeat the whole response. Members of the request are repeated in them up to this size.
-const repeatedBytes = 16 * 1024;
+// The first two events and the last one contain the whole response, which repeats members of the request.
+// Larger members are left out.
+const maxRepeatedBytes = 16 * 1024;
 
 /** The answer before its first item. Clients expect all of these members. */
 export function responseObject({ modelId, responseId, nowSeconds, body }: ResponseOptions): ResponseAnswer {
-  const repeat = <T>(value: unknown, otherwise: T): unknown =>
-    value === undefined || value === null || approximateJsonBytes(value, repeatedBytes) > repeatedBytes
-      ? otherwise
-      : value;
+  const repeat = <T>(value: unknown, fallback: T): unknown => {
+    if (value === undefined || value === null) return fallback;
+    return approximateJsonBytes(value, maxRepeatedBytes) > maxRepeatedBytes ? fallback : value;
+  };
   const { effort = null, summary = null } = asRecord(body.reasoning);
   return {
     id: responseId,

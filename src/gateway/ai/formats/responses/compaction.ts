@@ -34,20 +34,18 @@ function toMessage(item: JsonRecord): JsonRecord[] {
       ];
     case 'function_call_output':
     case 'custom_tool_call_output':
-      return [
-        Array.isArray(output)
-          ? {
-              type: 'message',
-              role: 'user',
-              content: [{ type: 'input_text', text: '[result]' }, ...(output as unknown[])],
-            }
-          : message('user', `[result]\n${textOf(output)}`),
-      ];
+      return [toResultMessage(output)];
     case 'item_reference':
       return [item];
     default:
       return [message('assistant', JSON.stringify(item))];
   }
+}
+
+function toResultMessage(output: unknown): JsonRecord {
+  if (!Array.isArray(output)) return message('user', `[result]\n${textOf(output)}`);
+  const content = [{ type: 'input_text', text: '[result]' }, ...(output as unknown[])];
+  return { type: 'message', role: 'user', content };
 }
 
 function message(role: 'user' | 'assistant', content: string): JsonRecord {

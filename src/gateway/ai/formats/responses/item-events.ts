@@ -18,7 +18,7 @@ export interface ItemEvents {
 export function createItemEvents(table: ToolTable): ItemEvents {
   const output: ResponseOutputItem[] = [];
   let item: BlockItem | undefined;
-  let hasReplay = false;
+  let hasSentReplay = false;
   let hasContent = false;
 
   function* addWholeItem(outputItem: ResponseOutputItem): Generator<UnnumberedEvent> {
@@ -34,7 +34,7 @@ export function createItemEvents(table: ToolTable): ItemEvents {
   function* end(openItem: BlockItem): Generator<UnnumberedEvent> {
     yield* contentEnd(openItem, output.length);
     yield* finish(serializeItem(openItem, 'completed'));
-    if (openItem.block.kind === 'tool' && openItem.block.replay !== undefined && !hasReplay)
+    if (openItem.block.kind === 'tool' && openItem.block.replay !== undefined && !hasSentReplay)
       yield* addWholeItem(replayItem(openItem));
   }
 
@@ -43,8 +43,8 @@ export function createItemEvents(table: ToolTable): ItemEvents {
     *serialize(event) {
       if (event.type === 'start') {
         item = createItem(event.block, table);
-        hasReplay = event.block.kind === 'tool' && event.block.replay !== undefined;
-        if (hasReplay) yield* addWholeItem(replayItem(item));
+        hasSentReplay = event.block.kind === 'tool' && event.block.replay !== undefined;
+        if (hasSentReplay) yield* addWholeItem(replayItem(item));
         const newItem = serializeItem(item, 'in_progress');
         yield { type: 'response.output_item.added', output_index: output.length, item: newItem };
         hasContent = false;
@@ -63,10 +63,15 @@ export function createItemEvents(table: ToolTable): ItemEvents {
 }
 
 function* contentStart({ itemId, block }: BlockItem, outputIndex: number): Generator<UnnumberedEvent> {
-  const place = { item_id: itemId, output_index: outputIndex };
+  const itemMembers = { item_id: itemId, output_index: outputIndex };
   yield block.kind === 'text'
-    ? { type: 'response.content_part.added', ...place, content_index: 0, part: outputText('') }
-    : { type: 'response.reasoning_summary_part.added', ...place, summary_index: 0, part: summaryText('') };
+    ? { type: 'response.content_part.added', ...itemMembers, content_index: 0, part: outputText('') }
+    : {
+        type: 'response.reasoning_summary_part.added',
+        ...itemMembers,
+        summary_index: 0,
+        part: summaryText(''),
+      };
 }
 
 function* contentDelta(
@@ -74,35 +79,35 @@ function* contentDelta(
   outputIndex: number,
   delta: string,
 ): Generator<UnnumberedEvent> {
-  const place = { item_id: itemId, output_index: outputIndex };
+  const itemMembers = { item_id: itemId, output_index: outputIndex };
   if (block.kind === 'text')
-    yield { type: 'response.output_text.delta', ...place, content_index: 0, delta, logprobs: [] };
+    yield { type: 'response.output_text.delta', ...itemMembers, content_index: 0, delta, logprobs: [] };
   else if (block.kind === 'reasoning')
-    yield { type: 'response.reasoning_summary_text.delta', ...place, summary_index: 0, delta };
-  else if (!tool.isCustom) yield { type: 'response.function_call_arguments.delta', ...place, delta };
+    yield { type: 'response.reasoning_summary_text.delta', ...itemMembers, summary_index: 0, delta };
+  else if (!tool.isCustom) yield { type: 'response.function_call_arguments.delta', ...itemMembers, delta };
 }
 
 function* contentEnd({ itemId, block, tool }: BlockItem, outputIndex: number): Generator<UnnumberedEvent> {
-  const place = { item_id: itemId, output_index: outputIndex };
+  const itemMembers = { item_id: itemId, output_index: outputIndex };
   const { text } = block;
   if (block.kind === 'text') {
-    const position = { ...place, content_index: 0 };
-    yield { type: 'response.output_text.done', ...position, text, logprobs: [] };
-    yield { type: 'response.content_part.done', ...position, part: outputText(text) };
+    const partMembers = { ...itemMembers, content_index: 0 };
+    yield { type: 'response.output_text.done', ...partMembers, text, logprobs: [] };
+    yield { type: 'response.content_part.done', ...partMembers, part: outputText(text) };
   } else if (block.kind === 'reasoning') {
     if (text === '') return;
-    const position = { ...place, summary_index: 0 };
-    yield { type: 'response.reasoning_summary_text.done', ...position, text };
-    yield { type: 'response.reasoning_summary_part.done', ...position, part: summaryText(text) };
+    const partMembers = { ...itemMembers, summary_index: 0 };
+    yield { type: 'response.reasoning_summary_text.done', ...partMembers, text };
+    yield { type: 'response.reasoning_summary_part.done', ...partMembers, part: summaryText(text) };
   } else if (tool.isCustom) {
     // The model writes the text inside a JSON value, so it is sent once the JSON is complete.
     const input = readCustomInput(text);
-    yield { type: 'response.custom_tool_call_input.delta', ...place, delta: input };
-    yield { type: 'response.custom_tool_call_input.done', ...place, input };
+    yield { type: 'response.custom_tool_call_input.delta', ...itemMembers, delta: input };
+    yield { type: 'response.custom_tool_call_input.done', ...itemMembers, input };
   } else
     yield {
       type: 'response.function_call_arguments.done',
-      ...place,
+      ...itemMembers,
       name: tool.name,
       arguments: text,
     };

@@ -23,7 +23,7 @@ export function toTools(
   tools: ResponseRequest['tools'],
   { hints, table }: { hints: DroppedHints; table: ToolTable },
 ): HubTool[] | undefined {
-  let namespaceTools = 0;
+  let namespaceToolCount = 0;
   return tools?.flatMap((tool, index) => {
     const path = `tools[${index}]`;
     const members = readObject(tool, path);
@@ -31,14 +31,14 @@ export function toTools(
     const namespace = readToolName(members['name'], `${path}.name`);
     if ((members['description'] ?? '') !== '')
       hints.add('description', 'of a namespace is not sent to this model');
-    const list = readList(members['tools'], `${path}.tools`);
-    namespaceTools += list.length;
-    if (namespaceTools > maxNamespaceTools)
+    const memberTools = readList(members['tools'], `${path}.tools`);
+    namespaceToolCount += memberTools.length;
+    if (namespaceToolCount > maxNamespaceTools)
       throw unsupportedMember(
         `${path}.tools`,
         `This model accepts at most ${maxNamespaceTools} tools in namespaces; send fewer.`,
       );
-    return list.map((member, memberIndex) => {
+    return memberTools.map((member, memberIndex) => {
       const memberPath = `${path}.tools[${memberIndex}]`;
       const hubTool = toTool(readObject(member, memberPath), memberPath, hints);
       return { ...hubTool, name: table.modelName(hubTool.name, namespace) };
@@ -133,10 +133,10 @@ function readAllowedTools(tools: unknown, table: ToolTable): Set<string> {
   const namespaces = new Set<string>();
   for (const [index, tool] of readList(tools, 'tool_choice.tools').entries()) {
     const path = `tool_choice.tools[${index}]`;
-    const allowedTools = readObject(tool, path);
-    if (allowedTools['type'] === 'namespace')
-      namespaces.add(readToolName(allowedTools['name'], `${path}.name`));
-    else names.add(readChosenTool(allowedTools, path, table));
+    const allowedTool = readObject(tool, path);
+    if (allowedTool['type'] === 'namespace')
+      namespaces.add(readToolName(allowedTool['name'], `${path}.name`));
+    else names.add(readChosenTool(allowedTool, path, table));
   }
   for (const namespace of namespaces) for (const name of table.namesIn(namespace)) names.add(name);
   return names;

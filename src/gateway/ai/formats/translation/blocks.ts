@@ -90,8 +90,8 @@ export function answerBlocks({ content, finishReason }: Answer): Block[] {
       });
     }
   }
-  const list = formatSourceList(sources);
-  if (list !== '') blocks.push({ ...emptyBlock('text'), text: list });
+  const sourceList = formatSourceList(sources);
+  if (sourceList !== '') blocks.push({ ...emptyBlock('text'), text: sourceList });
   return blocks;
 }
 

@@ -54,10 +54,10 @@ export function mergeReplay(
   later: ProviderOptions | undefined,
 ): ProviderOptions | undefined {
   if (earlier === undefined || later === undefined) return later ?? earlier;
-  const result = { ...earlier };
+  const merged = { ...earlier };
   for (const [provider, members] of Object.entries(later))
-    result[provider] = { ...result[provider], ...members };
-  return result;
+    merged[provider] = { ...merged[provider], ...members };
+  return merged;
 }
 
 export function encodeReplay({ toolCallId, options }: Replay): string {

@@ -11,10 +11,10 @@ export const maxToolValueLength = 2 * 1024 * 1024;
 
 /** Throws a 413 if the JSON values exceed the limit together; it names the tool call that goes beyond. */
 export function checkToolValues({ prompt, memberNames }: Pick<ModelCall, 'prompt' | 'memberNames'>): void {
-  let remaining = maxToolValueLength;
+  let remainingLength = maxToolValueLength;
   for (const { kind, toolName, toolCallId, value } of toolValues(prompt)) {
-    remaining -= jsonLength(value, remaining);
-    if (remaining < 0)
+    remainingLength -= jsonLength(value, remainingLength);
+    if (remainingLength < 0)
       throw new Problem(
         'too_large',
         'request_too_large',
@@ -49,6 +49,8 @@ function* toolValues(prompt: Prompt): Generator<ToolValue> {
 
 /** The length as JSON, or more than `limit` without serializing the value. */
 function jsonLength(value: unknown, limit: number): number {
-  const approximate = approximateJsonBytes(value, limit);
-  return approximate > limit ? approximate : ((JSON.stringify(value) as string | undefined)?.length ?? 0);
+  const approximateLength = approximateJsonBytes(value, limit);
+  return approximateLength > limit
+    ? approximateLength
+    : ((JSON.stringify(value) as string | undefined)?.length ?? 0);
 }
