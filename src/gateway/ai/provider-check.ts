@@ -87,8 +87,8 @@ async function checkBackend(
     () => undefined,
     (error: unknown) => error ?? new Error('unknown failure'),
   );
-  const duration = Math.round(options.clock.monotonicMs() - startedMs);
-  const result = { provider: model.provider, model: model.id, duration_ms: duration };
+  const durationMs = Math.round(options.clock.monotonicMs() - startedMs);
+  const result = { provider: model.provider, model: model.id, duration_ms: durationMs };
   if (failure === undefined) return { ...result, state: 'well', code: null, message: 'answers.' };
   const { baseUrl } = options.providers.access(model, { effort: undefined, backend });
   return {
