@@ -1,7 +1,7 @@
 // The bill of one call: a reservation of its highest possible price before the request is
 // sent, checkpoints of the price while the answer streams, and one settlement before the end of
-// the answer is sent to the caller. docs/guides/what-a-call-costs.md lists the charge of each outcome. The state is
-// `open → reserved → sent → streaming → settled | released`, with a method per transition.
+// the answer is sent to the caller. docs/guides/what-a-call-costs.md lists the charge of each outcome.
+// The state is `open → reserved → sent → streaming → settled | released`, with a method per transition.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Remember } from '../../../kernel/data/idempotency.ts';
 import type { Log } from '../../../kernel/log.ts';

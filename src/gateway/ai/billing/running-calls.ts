@@ -1,5 +1,5 @@
-// Counts the calls of each user that hold or request credits in this process. While others run, a
-// call without an output limit reserves only half of the available credits.
+// Counts the calls of each user that hold or request credits in this process. If the credits are short
+// while others run, a call without an output limit reserves only half of them.
 export class RunningCalls {
   readonly #counts = new Map<string, number>();
 

@@ -48,7 +48,7 @@ export class UpstreamAbort {
   }
 
   #handleDisconnect(): void {
-    // The server's own aborts, such as a timeout, have a Problem as their reason. They do not wait for usage.
+    // An abort by the server itself, when it shuts down, has a Problem as its reason. It must not wait.
     if (!this.#options.mayGetUsage() || this.#caller.reason instanceof Problem) return this.#abort();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#wait = { timer: setTimeout(() => this.#abort(), usageWaitMs), end: resolve };

@@ -1,6 +1,7 @@
 // Unpacks replay metadata in a request that passes through. A conversation that was translated so far may
 // continue at a provider that supports the format. Metadata that came from this provider is restored to its
-// own members. The provider would reject metadata of another one, so that reasoning is left out with a warning.
+// own members. The provider would reject metadata of another provider, so the reasoning with it is left out,
+// with a warning.
 import { isRecord } from '../../../../kernel/json-value.ts';
 import {
   applyEdits,

@@ -66,7 +66,7 @@ export function fileOfData(
 }
 
 /**
- * Tool names by the ids of their calls. A tool result contains only the id, but the hub requires the name too.
+ * Tool names by the ids of their calls. A tool result has only the id, but the hub requires the name too.
  */
 export class ToolNames {
   readonly #names = new Map<string, string>();

@@ -1,5 +1,5 @@
 // Limits the JSON values of a translated conversation: the inputs of its tool calls and the tool results that
-// are JSON. Provider packages serialize each of them to a string, and that string again as part of the request,
+// are JSON. Provider packages serialize each value to a string, and that string again within the request,
 // which blocks the event loop. Tool results that are plain text are serialized only once and are not limited
 // here.
 import { Problem } from '../../../../kernel/problem.ts';

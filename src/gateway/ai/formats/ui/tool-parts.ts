@@ -1,4 +1,4 @@
-// Converts tool calls in the messages of a chat: the call itself, and its output once the browser has added it.
+// Converts the tool calls in the messages of a chat: each call, and its output once the browser has added it.
 import type { UiChatOtherPart, UiChatPart, UiChatToolPart } from '../../../../contract/gateway/types.gen.ts';
 import { parseToolInput } from '../../../../kernel/json-value.ts';
 import { readString, readToolName } from '../translation/members.ts';
