@@ -18,9 +18,9 @@ export function checkToolValues({ prompt, memberNames }: Pick<ModelCall, 'prompt
       throw new Problem(
         'too_large',
         'request_too_large',
-        `The inputs of tool calls and the JSON results of tools may have at most 2 MiB together; the ${kind} ` +
-          `of the call ${toolCallId} of the tool ${toolName} exceeds this limit. Shorten earlier inputs and ` +
-          'results, or send results as text.',
+        'The inputs of tool calls and the JSON results of tools may have at most 2 MiB together; ' +
+          `the ${kind} of the call ${toolCallId} of the tool ${toolName} exceeds this limit. Shorten ` +
+          'earlier inputs and results, or send results as text.',
         { param: memberNames?.prompt ?? 'prompt' },
       );
   }
