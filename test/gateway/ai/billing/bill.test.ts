@@ -1,4 +1,4 @@
-// The bill of one call: reservation, report to the ledger and charge, over retries and outcomes.
+// The bill of one call: reservation, checkpoints and charge, across retries and outcomes.
 import { describe, expect, test } from 'vitest';
 import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import { createBilling } from '../../../../src/gateway/ai/billing/billing.ts';
@@ -45,7 +45,7 @@ function openBill(settings: BillSettings = {}): Bill {
   });
 }
 
-/** Makes a call with these attempts, in order; the last one answers. Returns its charge. */
+/** Makes a call with these attempts in order, of which the last one answers. Returns its charge. */
 async function chargeOf(attempts: readonly ((bill: Bill) => void)[]) {
   const ledger = memoryLedger();
   const bill = openBill({ ledger });
@@ -176,12 +176,13 @@ describe('a bill', () => {
     expect(facts.tokens.input).toBeGreaterThan(0);
   });
 
+  // A model starts after 1 second and then reasons at 64 tokens per second.
   test.each([
     ['by the time until the caller disconnects', 'high', null, 11_000, 640],
     ['by the time until the first text', 'high', 3_000, 11_000, 128],
     ['at most to the output limit', 'high', null, 900_000, 1_000],
     ['not for an effort without reasoning', 'none', null, 11_000, 0],
-    ['at the default effort without another', undefined, null, 11_000, 640],
+    ['at the default effort if no effort is requested', undefined, null, 11_000, 640],
   ])('charges hidden reasoning %s', async (_how, effort, firstTextMs, disconnectMs, reasoning) => {
     const ledger = memoryLedger();
     let nowMs = 0;
@@ -216,7 +217,7 @@ describe('a bill', () => {
     expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', units: { audioSecond: 90 } });
   });
 
-  test('charges no units of a call that the provider failed', async () => {
+  test('charges no units of a call that failed at the provider', async () => {
     const ledger = memoryLedger();
     const bill = openBill({ ledger, unitsIfDisconnected: { audioSecond: 90 } });
     await bill.reserve(model, []);
@@ -226,7 +227,7 @@ describe('a bill', () => {
     expect(ledger.last().facts).toMatchObject({ outcome: 'upstream_failed', units: {} });
   });
 
-  test('charges no hidden reasoning of a whole answer', async () => {
+  test('charges no hidden reasoning for a whole answer', async () => {
     const ledger = memoryLedger();
     let nowMs = 0;
     const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs } });
@@ -252,6 +253,7 @@ describe('a bill', () => {
     expect([bill.awaitsUsage, bill.signal.aborted]).toEqual([true, false]);
     bill.recordUsage({ tokens: { ...noTokens, input: 5, output: 3 }, isFinal: true });
     expect(bill.awaitsUsage).toBe(false);
+    // 5 input tokens at 1 credit and 3 output tokens at 2.
     expect(await bill.settle('completed')).toBe(11);
     expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', estimated: false });
     expect(bill.signal.aborted).toBe(true);
@@ -278,13 +280,13 @@ describe('a bill', () => {
 });
 
 describe('the output limit of a bill', () => {
-  test("is the model's longest answer where the credits suffice", async () => {
+  test("is the model's longest answer if the credits cover it", async () => {
     const bill = openBill();
     await bill.reserve(model, []);
     expect(bill.outputLimit).toBe(1_000);
   });
 
-  test('is not added where the caller sent one', async () => {
+  test('is not added if the caller sent a limit', async () => {
     const bill = openBill({ limit: 50 });
     await bill.reserve(model, []);
     expect(bill.outputLimit).toBeUndefined();
@@ -295,20 +297,24 @@ describe('the output limit of a bill', () => {
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
     const limit = bill.outputLimit ?? 0;
+    // An output token costs 2 credits, so that 300 credits cover fewer than 150 tokens after the input.
     expect(limit).toBeGreaterThan(100);
     expect(limit).toBeLessThan(150);
     expect(ledger.held()).toBeLessThanOrEqual(300n);
   });
 
-  test('is lowered for a dearer fallback', async () => {
+  test('is lowered for a more expensive fallback', async () => {
     const ledger = memoryLedger(300n);
-    const dearModel = catalogModel({ id: 'acme/dear', rates: { input: 2_000_000, output: 4_000_000 } });
+    const expensiveModel = catalogModel({
+      id: 'acme/expensive',
+      rates: { input: 2_000_000, output: 4_000_000 },
+    });
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
     const limit = bill.outputLimit ?? 0;
     bill.markSent();
     bill.failAttempt();
-    await bill.reserve(dearModel, []);
+    await bill.reserve(expensiveModel, []);
     expect(bill.outputLimit).toBeLessThan(limit / 2);
     expect(bill.outputLimit).toBeGreaterThanOrEqual(16);
     expect(ledger.held()).toBeLessThanOrEqual(300n);
@@ -324,21 +330,22 @@ describe('the output limit of a bill', () => {
     await openBill({ billing }).reserve(model, []);
     const reservedCredits = ledger.held() - otherCredits;
     expect(reservedCredits).toBeLessThanOrEqual(remainingCredits / 2n);
+    // An output token costs 2 credits, so the reservation may be slightly below the half.
     expect(reservedCredits).toBeGreaterThan(remainingCredits / 2n - 3n);
   });
 
-  test('takes all credits once the other call of the user has ended', async () => {
+  test('uses all credits once the other call of the user has ended', async () => {
     const ledger = memoryLedger(1_000n);
     const billing = createBilling({ ledger, clock: systemClock });
     const otherBill = openBill({ billing, limit: 100 });
     await otherBill.reserve(model, []);
     await otherBill.close(new Error('failed'), 1);
     await openBill({ billing }).reserve(model, []);
-    // An output token costs two credits, so one may remain.
+    // An output token costs 2 credits, so a remainder may be left.
     expect(ledger.held()).toBeGreaterThan(997n);
   });
 
-  test('is 16 tokens where half of the credits covers less', async () => {
+  test('is 16 tokens if half of the credits covers less', async () => {
     const ledger = memoryLedger(300n);
     const billing = createBilling({ ledger, clock: systemClock });
     await openBill({ billing, limit: 75 }).reserve(model, []);
@@ -374,6 +381,7 @@ describe('checkpoints', () => {
       countAfter(4, 269),
       countAfter(4, 280),
     ]).toEqual([1, 1, 1, 2, 2, 3]);
+    // One token for 4 bytes: 40, 336 and 344 bytes.
     expect(ledger.checkpoints.map(({ outputTokens }) => outputTokens)).toEqual([10, 84, 86]);
     const credits = ledger.checkpoints.map((checkpoint) => checkpoint.credits);
     expect(credits[0]).toBeGreaterThan(0n);

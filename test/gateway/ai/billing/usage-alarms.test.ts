@@ -1,4 +1,4 @@
-// Users whose reported usage was repeatedly impossible get no paid calls for an hour.
+// After repeated reports of impossible usage, a user's paid calls are stopped for an hour.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AlarmStore, StoredAlarm } from '../../../../src/gateway/ai/billing/alarm-store.ts';
 import { createUsageAlarms, type UsageAlarms } from '../../../../src/gateway/ai/billing/usage-alarms.ts';
@@ -28,6 +28,7 @@ describe('repeated usage alarms', () => {
       expect.objectContaining({
         code: 'paid_calls_stopped',
         status: 403,
+        // The first alarm expires in 20 minutes.
         headers: { 'retry-after': '1200' },
       }),
     );
@@ -72,11 +73,12 @@ describe('usage alarms with a store', () => {
     });
     await alarms.refresh();
     expect(() => alarms.requireFew('usr_a')).toThrow(
+      // The oldest alarm expires in 30 minutes.
       expect.objectContaining({ code: 'paid_calls_stopped', headers: { 'retry-after': '1800' } }),
     );
   });
 
-  test('end a stop whose alarms were deleted', async () => {
+  test('allow paid calls again once they are deleted', async () => {
     const storedAlarms: StoredAlarm[] = [];
     const alarms = createUsageAlarms({ clock, store: storeOf(storedAlarms) });
     for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
@@ -89,9 +91,9 @@ describe('usage alarms with a store', () => {
     expect(() => alarms.requireFew('usr_a')).not.toThrow();
   });
 
-  test('keep their state while the database is away', async () => {
+  test('stay in force while the database is unavailable', async () => {
     const fail = async () => {
-      throw new Error('away');
+      throw new Error('unavailable');
     };
     const alarms = createUsageAlarms({ clock, store: { ...storeOf([]), add: fail, list: fail } });
     for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
@@ -139,12 +141,12 @@ describe('a stopped user', () => {
     expect(world.ledger.held()).toBe(0n);
   });
 
-  // Both follow the alarms of the test before them.
-  test('gets answers of free models', async () => {
+  // This test and the next one depend on the alarms of the test above.
+  test('gets answers from free models', async () => {
     expect((await ask('acme/free')).status).toBe(200);
   });
 
-  test('stops no administrator', async () => {
+  test('does not affect an administrator', async () => {
     expect((await ask('acme/ok', { token: adminToken })).status).toBe(200);
   });
 });

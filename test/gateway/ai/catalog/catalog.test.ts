@@ -176,7 +176,7 @@ describe('ai.getModel', () => {
     }
   });
 
-  test('answers a user for a model without its key as for an unknown one', async () => {
+  test('hides a model without its key from a user like an unknown model', async () => {
     const hiddenModel = await world.get('/v1/ai/models/acme/fast');
     const absentModel = await world.get('/v1/ai/models/acme/none');
     expect([hiddenModel.status, absentModel.status]).toEqual([404, 404]);
@@ -214,7 +214,7 @@ describe('MODELS_FILE', () => {
   test.each<[string, string, string]>([
     ['not JSON', '{"providers": [', 'is not valid JSON'],
     [
-      'a rate that is no integer',
+      'a fractional rate',
       changeExample((file) => set(file.models[0]?.rates ?? {}, 'input', 0.5)),
       'models[0].rates.input: must be integer',
     ],
@@ -234,12 +234,12 @@ describe('MODELS_FILE', () => {
       'models[2].rates: is required',
     ],
     [
-      'a member that is misspelt',
+      'a misspelled member',
       changeExample((file) => set(file.models[0] ?? {}, 'upstream', 'x')),
       'models[0].upstream: is not known here',
     ],
     [
-      'a kind that this version does not run',
+      'an unknown kind',
       changeExample((file) => set(file.providers[0] ?? {}, 'kind', 'telepathy')),
       'providers[0].kind: must match',
     ],
@@ -269,17 +269,17 @@ describe('MODELS_FILE', () => {
       'models[3].id: "acme/fast" is declared twice',
     ],
     [
-      'a provider that is not there',
+      'an unknown provider',
       changeExample((file) => set(file.models[1] ?? {}, 'provider', 'nobody')),
       'models[1].provider: there is no provider "nobody"',
     ],
     [
-      'a default effort that is none of the efforts',
+      'a default effort that is not among the efforts',
       changeExample((file) => set(file.models[0]?.reasoning ?? {}, 'default_effort', 'huge')),
       'models[0].reasoning.default_effort: must be one of low, high',
     ],
     [
-      'a fallback that is not there',
+      'an unknown fallback',
       changeExample((file) => set(file.models[0] ?? {}, 'fallbacks', ['acme/gone'])),
       'models[0].fallbacks[0]: there is no other model "acme/gone"',
     ],
@@ -293,7 +293,7 @@ describe('MODELS_FILE', () => {
       changeExample((file) => set(file.models[3] ?? {}, 'upstream_model', 'oracle')),
       'models[3].upstream_model: must be one of echo, guide',
     ],
-  ])('refuses the start for %s', async (_name, models, message) => {
+  ])('is rejected at startup for %s', async (_name, models, message) => {
     await expect(startAi({ models })).rejects.toThrow(message);
   });
 
@@ -470,13 +470,13 @@ describe('MODELS_FILE', () => {
     await withWorld({ models: fileWithModel('home/new'), env: {} }, async (world) => {
       await writeFile(world.modelsFile, '{"models":[{"id":"x"}]}');
       await expect
-        .poll(() => world.logged.filter((line) => line.includes('models file refused')).join())
+        .poll(() => world.logged.filter((line) => line.includes('a models file is invalid')).join())
         .toContain('models[0].provider');
       expect(await listIds(world)).toEqual(['home/new']);
     });
   });
 
-  test('refuses the start when the file is missing', async () => {
+  test('is rejected at startup when the file is missing', async () => {
     const emptyFile = { providers: [], models: [] };
     await expect(
       openCatalog({
@@ -536,7 +536,7 @@ describe('the catalog file', () => {
     }
   });
 
-  test('yields to MODELS_FILE', async () => {
+  test('is overridden by MODELS_FILE', async () => {
     await writeFile(catalogFile, JSON.stringify({ models: [modelOfPrice(2)] }));
     const modelsFile = join(folder, 'models.json');
     await writeFile(modelsFile, JSON.stringify({ models: [modelOfPrice(3)] }));
@@ -548,7 +548,7 @@ describe('the catalog file', () => {
     }
   });
 
-  test('stops the start when it is invalid', async () => {
+  test('is rejected at startup when it is invalid', async () => {
     await writeFile(catalogFile, JSON.stringify({ models: [{ ...modelOfPrice(2), provider: 'nobody' }] }));
     await expect(openWithFiles()).rejects.toThrow(
       `MODELS_CATALOG_FILE ${catalogFile}: models[0].provider: there is no provider "nobody"`,
@@ -572,7 +572,7 @@ describe('the curated models', () => {
       });
   });
 
-  test('are the output of the script for the packages of that date', async () => {
+  test('match what the script generates from the packages of that date', async () => {
     const { curatedCatalog } = await import('../../../../scripts/catalog.ts');
     const catalog = JSON.parse(await readFile(catalogJson, 'utf8')) as {
       models: { meta: { price_date: string } }[];
@@ -580,7 +580,7 @@ describe('the curated models', () => {
     expect(curatedCatalog(catalog.models[0]?.meta.price_date ?? '')).toEqual(catalog);
   });
 
-  test('count an announced rise of a price at once', () => {
+  test('apply an announced price increase at once', () => {
     // The package lists 0.75 dollars until 2026-12-31 and 1.5 from then on.
     const model = curatedModels().models.find(({ id }) => id === 'google/gemini-3.8-flash');
     expect(model?.rates).toMatchObject({ input: 1_500_000, output: 7_500_000 });
@@ -614,7 +614,7 @@ describe('the curated models', () => {
     });
   });
 
-  test("yield to the operator's base URL and price", async () => {
+  test("are overridden by the operator's base URL and price", async () => {
     const models = JSON.stringify({
       providers: [{ id: 'openai', kind: 'openai-compatible', base_url: 'http://127.0.0.1:9/v1' }],
       models: [

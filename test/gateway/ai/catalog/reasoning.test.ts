@@ -25,7 +25,7 @@ describe('reasoning efforts', () => {
     expect(checkEffort(thinker, null)).toBeUndefined();
   });
 
-  test('default to that of the model', () => {
+  test("default to the model's default effort", () => {
     expect(effortOrDefault(thinker, undefined)).toBe('medium');
     expect(effortOrDefault(plainModel, undefined)).toBeUndefined();
   });
