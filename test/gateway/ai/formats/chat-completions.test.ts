@@ -160,7 +160,7 @@ describe('an answer of ai.createChatCompletion', () => {
 });
 
 describe('a failure of ai.createChatCompletion', () => {
-  test('ends a failure midway with an error instead of [DONE]', async () => {
+  test('ends a stream that fails midway with an error instead of [DONE]', async () => {
     const events = await eventsOf(await post({ messages: user('@fail-after 1\na b c'), stream: true }));
     expect(events).not.toContain('[DONE]');
     expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
@@ -176,29 +176,32 @@ describe('a failure of ai.createChatCompletion', () => {
     }).rejects.toThrow('The model failed because of an @fail directive.');
   });
 
-  test('answers a failure before the first word with a status', async () => {
+  test('answers a failure before the first word with an error status', async () => {
     expect((await post({ messages: user('@fail') })).status).toBe(502);
     expect((await post({ messages: user('@fail'), stream: true })).status).toBe(502);
   });
 });
 
 describe('a request of ai.createChatCompletion', () => {
-  test.each(['developer', 'system'])('accepts text parts beside a %s message', async (role) => {
-    const messages = [
-      { role, content: [{ type: 'text', text: 'Be brief.' }] },
-      {
-        role: 'user',
-        content: [
-          { type: 'text', text: 'a' },
-          { type: 'text', text: 'b' },
-        ],
-      },
-    ];
-    expect(await (await post({ messages })).json()).toMatchObject({
-      choices: [{ message: { content: 'a\nb' } }],
-      usage: { prompt_tokens: 4 },
-    });
-  });
+  test.each(['developer', 'system'])(
+    'accepts text parts in a %s message and a user message',
+    async (role) => {
+      const messages = [
+        { role, content: [{ type: 'text', text: 'Be brief.' }] },
+        {
+          role: 'user',
+          content: [
+            { type: 'text', text: 'a' },
+            { type: 'text', text: 'b' },
+          ],
+        },
+      ];
+      expect(await (await post({ messages })).json()).toMatchObject({
+        choices: [{ message: { content: 'a\nb' } }],
+        usage: { prompt_tokens: 4 },
+      });
+    },
+  );
 
   test.each<[string, object, number, string, string]>([
     [
@@ -210,7 +213,7 @@ describe('a request of ai.createChatCompletion', () => {
     ],
     ['several choices', { messages: user('x'), n: 2 }, 422, 'unsupported_by_model', 'n'],
     ['log probabilities', { messages: user('x'), logprobs: true }, 422, 'unsupported_by_model', 'logprobs'],
-    ['sound', { messages: user('x'), audio: { voice: 'a' } }, 422, 'unsupported_by_model', 'audio'],
+    ['audio output', { messages: user('x'), audio: { voice: 'a' } }, 422, 'unsupported_by_model', 'audio'],
     [
       'an effort that it lacks',
       { messages: user('x'), reasoning_effort: 'huge' },
@@ -219,7 +222,7 @@ describe('a request of ai.createChatCompletion', () => {
       'reasoning_effort',
     ],
     [
-      'an address',
+      'a base URL',
       { messages: user('x'), base_url: 'http://attacker.example' },
       400,
       'invalid_request',
@@ -232,10 +235,10 @@ describe('a request of ai.createChatCompletion', () => {
       'invalid_request',
       'messages[1].tool_call_id',
     ],
-    ['content of a wrong shape', { messages: user(7) }, 400, 'invalid_request', 'messages[0].content'],
-    ['a stop of a wrong shape', { messages: user('x'), stop: { a: 1 } }, 400, 'invalid_request', 'stop'],
+    ['content of the wrong type', { messages: user(7) }, 400, 'invalid_request', 'messages[0].content'],
+    ['a stop of the wrong type', { messages: user('x'), stop: { a: 1 } }, 400, 'invalid_request', 'stop'],
     [
-      'a tool of a wrong shape',
+      'a tool without its function',
       { messages: user('x'), tools: [{ type: 'function' }] },
       400,
       'invalid_request',

@@ -1,4 +1,4 @@
-// The official clients, unmodified, with their own base addresses and credentials.
+// The official clients, unmodified, with each base URL and credential that they support.
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -70,7 +70,7 @@ describe.each(['/v1', '/v1/', '/v1/ai', '/v1/ai/'])("OpenAI's client at %s", (ba
   });
 });
 
-describe.each(['', '/', '/v1/ai', '/v1/ai/'])("Anthropic's client by key at %s", (base) => {
+describe.each(['', '/', '/v1/ai', '/v1/ai/'])("Anthropic's client with an API key at %s", (base) => {
   const client = (apiKey = userToken) =>
     new Anthropic({ baseURL: world.url + base, apiKey, authToken: null, maxRetries: 0 });
 
@@ -138,7 +138,7 @@ describe("Anthropic's list of models", () => {
   });
 });
 
-describe('an error of the path', () => {
+describe('an error at a path of a client', () => {
   const ask = async (method: string, path: string, headers: Record<string, string> = {}) => {
     const response = await fetch(world.url + path, { method, headers });
     return [response.status, await response.json()];
@@ -170,7 +170,7 @@ describe('an error of the path', () => {
 });
 
 describe('a call at an alias', () => {
-  test('is charged like one at the original', async () => {
+  test('costs the same as at the original path', async () => {
     const charge = async (path: string) => (await world.post(path, chat)).headers.get('x-townhall-credits');
     const originalCharge = await charge('/v1/ai/chat/completions');
     expect(Number(originalCharge)).toBeGreaterThan(0);
@@ -180,6 +180,7 @@ describe('a call at an alias', () => {
   test('is logged as the operation of its handler, with its path', async () => {
     world.logged.length = 0;
     await world.post('/v1/embeddings', { model: 'acme/vectors', input: 'a' });
+    // The contract names the operation of this path ai.embedTextAtV1Embeddings.
     expect(world.logged.join('\n')).not.toContain('AtV1');
     const line = world.logged.find((text) => text.includes('"msg":"request"'));
     expect(JSON.parse(line ?? '{}')).toMatchObject({ operationId: 'ai.embedText', path: '/v1/embeddings' });

@@ -86,7 +86,7 @@ describe("OpenAI's client", () => {
     ).toBe('It rains in Oslo.');
   });
 
-  test('gets a tool call of a provider', async () => {
+  test('receives a tool call from a provider', async () => {
     expect(
       (await client().chat.completions.create({ model: 'acme/tools', messages: user('hi') })).choices[0]
         ?.message.tool_calls,
@@ -130,7 +130,7 @@ describe("OpenAI's client", () => {
     expect(provider.calls).toHaveLength(1);
   });
 
-  test('aborts the call to the provider with its own', async () => {
+  test('aborts the call to the provider when it aborts its own', async () => {
     const stream = await client().chat.completions.create({
       model: 'acme/slow',
       messages: user('x'),
@@ -141,7 +141,7 @@ describe("OpenAI's client", () => {
     expect(provider.lastCall().tokens).toBeLessThan(500);
   });
 
-  test('throws for a stream that broke off', async () => {
+  test('throws for a stream that breaks off', async () => {
     await expect(
       client()
         .chat.completions.stream({ model: 'acme/cut', messages: user('x') })

@@ -103,12 +103,12 @@ describe('ai.createCompletion', () => {
     );
   });
 
-  test('sends the paid output limit where the request has none', async () => {
+  test('sends the reserved output limit if the request has none', async () => {
     await client().completions.create({ model: 'base/ok', prompt: 'a' });
     expect(lastBody()).toMatchObject({ max_tokens: 100 });
   });
 
-  test('sends a prompt without suffix as the message of the user', async () => {
+  test('sends a prompt without suffix as a user message', async () => {
     await client().completions.create({ model: 'acme/mirror', prompt: ['Once'], stop: '.', max_tokens: 7 });
     expect(lastBody()).toMatchObject({
       messages: [{ role: 'user', content: 'Once' }],
@@ -117,7 +117,7 @@ describe('ai.createCompletion', () => {
     });
   });
 
-  test('tells a chat model to fill in before the suffix', async () => {
+  test('tells a chat model to fill in the text between prefix and suffix', async () => {
     await client().completions.create({ model: 'acme/mirror', prompt: 'add(a, b) {', suffix: '}' });
     const [instruction, message] = lastBody()['messages'] as { role: string; content: string }[];
     expect(instruction).toMatchObject({ role: 'system', content: expect.stringContaining('between') });

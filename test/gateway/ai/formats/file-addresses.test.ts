@@ -1,5 +1,5 @@
-// Addresses of files in formats that are translated: a provider gets addresses that it may fetch,
-// and never one of the disk of its own machine.
+// File addresses in translated formats: the gateway forwards addresses that a provider may fetch, and never
+// an address on the provider's own disk.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { startAi, type World } from '../world.ts';
@@ -53,10 +53,10 @@ const postToolResult = (url: string) =>
 describe.each([
   ['a Gemini request', postGeminiFile],
   ['a prompt of the AI SDK', postPromptFile],
-  ['a result of a tool', postToolResult],
+  ['a tool result', postToolResult],
 ] as const)('the address in %s', (_name, post) => {
   test.each(['file:///etc/passwd', 'FILE:///etc/passwd', 'ftp://a.test/b', 'javascript:alert(1)', 'a b'])(
-    'is refused as %s',
+    'is refused: %s',
     async (address) => {
       const response = await post(address);
       expect(response.status).toBe(400);

@@ -97,7 +97,7 @@ test.each(['v1', 'v1beta'])("Google's client works with its version %s", async (
   expect(answer.text).toBe('Hello from the provider.');
 });
 
-test("the refusal of a list of models has Google's shape", async () => {
+test("a refused list of models has Google's error format", async () => {
   const response = await fetch(`${world.url}/v1beta/models`, { headers: { 'x-goog-api-key': userToken } });
   expect(await response.json()).toMatchObject({ error: { code: 404, status: 'NOT_FOUND' } });
 });
@@ -123,7 +123,7 @@ test('a member in both spellings is refused', async () => {
 });
 
 describe('a function', () => {
-  test('is called and its result goes back', async () => {
+  test('is called, and its result is sent to the provider', async () => {
     const question = { role: 'user', parts: [{ text: 'What is the weather in Oslo?' }] };
     const firstAnswer = await client().models.generateContent({
       model: 'acme/tools',
@@ -149,7 +149,7 @@ describe('a function', () => {
     expect(messages[2]).toMatchObject({ tool_call_id: 'call_1', content: '{"output":"Rain."}' });
   });
 
-  test('has its schema as a JSON schema at the provider', async () => {
+  test('reaches the provider with its schema as JSON Schema', async () => {
     await client().models.generateContent({
       model: 'acme/ok',
       contents: 'Hello',
@@ -226,7 +226,7 @@ describe('a setting', () => {
   });
 
   test.each(['generateContent', 'streamGenerateContent?alt=sse'])(
-    'that the called model cannot honour is named in the warnings of %s',
+    'that the called model does not support is named in the warnings of %s',
     async (method) => {
       const response = await post(`/v1beta/models/acme/ok:${method}`, {
         ...hello,
@@ -290,11 +290,11 @@ describe('an error', () => {
       'UNAVAILABLE',
       'upstream_failed',
     ],
-  ])("has Google's shape for %s", async (_name, path, status, word, reason) => {
+  ])("has Google's error format for %s", async (_name, path, status, statusName, reason) => {
     const response = await post(path, hello);
     expect(response.status).toBe(status);
     expect(await response.json()).toMatchObject({
-      error: { code: status, status: word, details: [{ reason, domain: 'townhall' }] },
+      error: { code: status, status: statusName, details: [{ reason, domain: 'townhall' }] },
     });
   });
 
@@ -304,7 +304,7 @@ describe('an error', () => {
     expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 502, status: 'UNAVAILABLE' } });
   });
 
-  test('is 401 for a key in the address', async () => {
+  test('is 401 for a key in the URL', async () => {
     const response = await post(`/v1beta/models/acme/ok:generateContent?key=${userToken}`, hello, {});
     expect(response.status).toBe(401);
     expect(world.logged.join('\n')).not.toContain(userToken);

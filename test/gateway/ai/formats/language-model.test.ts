@@ -271,7 +271,7 @@ describe('an answer of ai.streamText', () => {
     ['acme/zero', { total: 0, text: 0, reasoning: 0 }],
     ['acme/negative', {}],
     ['acme/absurd', { total: 1e15, text: 1e15, reasoning: 0 }],
-  ])('drops invalid token counts (%s)', async (model, outputTokens) => {
+  ])('reports only valid token counts (%s)', async (model, outputTokens) => {
     const answer = await partsOf(await stream({ model, prompt: say('x') }));
     expectWellFormed(answer);
     expect((answer.parts.at(-1) as { usage: Part }).usage.outputTokens).toEqual(outputTokens);
@@ -287,7 +287,7 @@ describe('a failure of ai.streamText', () => {
     ['acme/utf8', 'upstream_failed'],
     ['acme/cut', 'upstream_failed'],
     ['acme/silence', 'upstream_timeout'],
-  ])('ends a failure midway with an error part (%s)', async (model, code) => {
+  ])('ends the stream with an error part after a failure midway (%s)', async (model, code) => {
     const answer = await partsOf(await stream({ model, prompt: say('x') }));
     expectWellFormed(answer);
     expect(answer.parts.at(-2)).toMatchObject({
@@ -313,7 +313,7 @@ describe('a failure of ai.streamText', () => {
   test.each([
     ['acme/first', 502, 'upstream_failed'],
     ['acme/refused', 400, 'context_length_exceeded'],
-  ])('answers a failure before the first part with a status (%s)', async (model, status, code) => {
+  ])('answers a failure before the first part with an error status (%s)', async (model, status, code) => {
     const response = await stream({ model, prompt: say('x') });
     expect(response.status).toBe(status);
     expect(await errorOf(response)).toMatchObject({ code });
@@ -321,7 +321,7 @@ describe('a failure of ai.streamText', () => {
 });
 
 describe('a refusal of ai.streamText', () => {
-  test('refuses an image for a model that takes text only', async () => {
+  test('refuses an image for a model that accepts only text', async () => {
     const prompt = [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: 'aGk=' }] }];
     const response = await stream({ model: 'local/echo', prompt });
     expect(response.status).toBe(422);

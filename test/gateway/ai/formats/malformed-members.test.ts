@@ -1,4 +1,4 @@
-// Nested members that are missing or of the wrong type, in foreign formats: the answer is a 400
+// Nested members that are missing or of the wrong type, in formats of other APIs: the answer is a 400
 // that names the member, never an error of the gateway or the provider.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
@@ -154,7 +154,7 @@ const messagesBody: Json = {
   tool_choice: { type: 'tool', name: 'f' },
 };
 
-/** Requests that models of other providers take: translated, not passed through. */
+/** A request that is translated for models of other providers and not passed through. */
 const translatedResponses: Json = {
   instructions: [{ role: 'developer', content: 'Be brief.' }],
   input: [
@@ -259,7 +259,7 @@ const outputParts: Json[] = [
   { type: 'custom', providerOptions: labels },
 ];
 
-/** The AI SDK's format, with the part as the result of a tool. */
+/** A request in the AI SDK's format, with the part as a tool result. */
 const streamBody = (part: Json): Json => ({
   prompt: [
     { role: 'system', content: 'Be brief.', providerOptions: labels },
@@ -412,7 +412,7 @@ test.each([...new Set(cases.map(({ path }) => path))])(
   },
 );
 
-test('a malformed member is never an error of the gateway', { timeout: 600_000 }, async () => {
+test('a malformed member never causes an error of the gateway', { timeout: 600_000 }, async () => {
   const { below: randomBelow } = createDocumentGenerator(seed);
   const pick = <T>(items: readonly T[]): T => items[randomBelow(items.length)] as T;
   const problems = new Set<string>();

@@ -97,7 +97,7 @@ function hasWarnings(text: string): boolean {
   return Array.isArray(warnings) && warnings.length > 0;
 }
 
-// Streams get `stream_options` of their own for the usage.
+// The gateway sets `stream_options` of streams itself, to request their usage.
 function isPassedThrough(upstreamBody: Record<string, unknown>, body: object): boolean {
   return Object.entries(body)
     .filter(([name]) => name !== 'stream_options')
@@ -136,13 +136,16 @@ test.each(tablesWithRules)(
   },
 );
 
-test.each(memberTables)('Azure and Vertex AI decide like OpenAI and Google: $heading', async (table) => {
-  for (const { member, body } of table.probes)
-    for (const [owner, twin] of [
-      ['azure', 'openai'],
-      ['vertex', 'gemini'],
-    ] as const) {
-      const outcome = await outcomeOf(table, owner, body);
-      expect(outcome, `${member} on ${owner}`).toBe(await outcomeOf(table, twin, body));
-    }
-});
+test.each(memberTables)(
+  'Azure and Vertex AI treat members like OpenAI and Google: $heading',
+  async (table) => {
+    for (const { member, body } of table.probes)
+      for (const [owner, twin] of [
+        ['azure', 'openai'],
+        ['vertex', 'gemini'],
+      ] as const) {
+        const outcome = await outcomeOf(table, owner, body);
+        expect(outcome, `${member} on ${owner}`).toBe(await outcomeOf(table, twin, body));
+      }
+  },
+);

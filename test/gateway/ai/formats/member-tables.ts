@@ -1,5 +1,5 @@
-// Requests with one member each, for the table of docs/guides/format-members.md: what the model of
-// each kind of provider gets of the member.
+// Requests with one member each, for the table of docs/guides/format-members.md: how the member reaches the
+// model of each kind of provider.
 import type { memberRules } from '../../../../src/gateway/ai/formats/member-rules.ts';
 
 export interface Probe {
@@ -13,11 +13,11 @@ export interface MemberTable {
   heading: string;
   /** The path for a model. */
   path(model: string): string;
-  /** The end of the path of providers that speak the format; absent if requests are always translated. */
+  /** The end of the path of providers that support the format; absent if requests are always translated. */
   upstream?: string;
   /** Headers of each request. */
   headers?: Readonly<Record<string, string>>;
-  /** The format's name in the code; absent where its members are typed in the contract. */
+  /** The format's name in the code; absent if the contract defines the types of its members. */
   rules?: keyof typeof memberRules;
   probes: readonly Probe[];
 }
@@ -26,7 +26,7 @@ const schema = { type: 'object', properties: { city: { type: 'string' } } };
 const png = 'iVBORw0KGgo=';
 const pdf = 'JVBERg==';
 
-/** The providers of the columns, by their headings. */
+/** The provider of each column, by the column's heading. */
 export const providers = {
   'OpenAI-compatible': 'acme',
   OpenAI: 'openai',

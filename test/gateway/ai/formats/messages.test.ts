@@ -138,7 +138,7 @@ describe('ai.createMessage with settings', () => {
 });
 
 describe('ai.createMessage in case of an error', () => {
-  test('ends a failure midway with one event of the format', async () => {
+  test('ends a stream that fails midway with one error event', async () => {
     const events = await eventsOf(await post({ messages: user('@fail-after 1\na b c'), stream: true }));
     expect(JSON.parse(events.at(-1) ?? '')).toEqual({
       type: 'error',
@@ -158,15 +158,18 @@ describe('ai.createMessage in case of an error', () => {
     ).rejects.toThrow('The model failed because of an @fail directive.');
   });
 
-  test.each([false, true])('has a status before the first content, streamed: %s', async (stream) => {
-    const response = await post({ messages: user('@fail'), stream });
-    expect(response.status).toBe(502);
-    expect(await response.json()).toMatchObject({ type: 'error', error: { type: 'api_error' } });
-  });
+  test.each([false, true])(
+    'answers a failure before the first content with an error status, streamed: %s',
+    async (stream) => {
+      const response = await post({ messages: user('@fail'), stream });
+      expect(response.status).toBe(502);
+      expect(await response.json()).toMatchObject({ type: 'error', error: { type: 'api_error' } });
+    },
+  );
 });
 
 describe('ai.createMessage with a member that the model lacks', () => {
-  test.each(['low', 'high'])('does not warn of the effort %s, which the model has', async (effort) => {
+  test.each(['low', 'high'])('does not warn about the effort %s, which the model has', async (effort) => {
     const response = await post({ messages: user('x'), output_config: { effort } });
     expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([200, null]);
   });
@@ -198,7 +201,7 @@ describe('ai.createMessage with a member that the model lacks', () => {
     expect(response.headers.get('x-townhall-warnings')).toBe(warning);
   });
 
-  test('warns of an effort for a model without any', async () => {
+  test('warns about an effort for a model without efforts', async () => {
     const response = await post({
       model: 'local/guide',
       messages: user('How do I log in?'),
@@ -210,7 +213,7 @@ describe('ai.createMessage with a member that the model lacks', () => {
     );
   });
 
-  test('warns of labels and cache marks', async () => {
+  test('warns about labels and cache marks', async () => {
     const cacheMark = { cache_control: { type: 'ephemeral' } };
     const response = await post({
       system: [{ type: 'text', text: 'Be brief.', ...cacheMark }],
@@ -231,7 +234,7 @@ describe('ai.createMessage with a member that the model lacks', () => {
   test.each<[string, object, number, string, string]>([
     ['an image', { messages: user([image]) }, 422, 'unsupported_by_model', 'messages[0].content[0]'],
     [
-      'an effort of no format',
+      'an effort that no model has',
       { messages: user('x'), output_config: { effort: 'huge' } },
       422,
       'unsupported_reasoning_effort',
@@ -246,14 +249,14 @@ describe('ai.createMessage with a member that the model lacks', () => {
     ],
     ['a container', { messages: user('x'), container: 'c' }, 422, 'unsupported_by_model', 'container'],
     [
-      'another tier',
+      'an unsupported service tier',
       { messages: user('x'), service_tier: 'priority' },
       422,
       'unsupported_by_model',
       'service_tier',
     ],
     [
-      'one tool a turn',
+      'a limit of one tool call per turn',
       { messages: user('x'), tools, tool_choice: { type: 'auto', disable_parallel_tool_use: true } },
       422,
       'unsupported_by_model',
@@ -281,21 +284,21 @@ describe('ai.createMessage with a member that the model lacks', () => {
       'messages[0].content[0].tool_use_id',
     ],
     [
-      'another role',
+      'an unknown role',
       { messages: [{ role: 'tool', content: 'x' }] },
       400,
       'invalid_request',
       'messages[0].role',
     ],
     [
-      'a temperature of a wrong type',
+      'a temperature of the wrong type',
       { messages: user('x'), temperature: 'hot' },
       400,
       'invalid_request',
       'temperature',
     ],
     [
-      'an address',
+      'a base URL',
       { messages: user('x'), base_url: 'http://attacker.example' },
       400,
       'invalid_request',
@@ -310,6 +313,7 @@ describe('ai.createMessage with a member that the model lacks', () => {
 
 describe('ai.getMessageTokens', () => {
   test('estimates the tokens of a request at both paths', async () => {
+    // 2,000 bytes are about 500 tokens.
     const text = 'word '.repeat(400);
     const { input_tokens: tokens } = await client().messages.countTokens({
       model: 'local/echo',

@@ -53,13 +53,13 @@ describe('ai.moderateContent', () => {
     expect(provider.lastCall().body.toString()).toBe('{"model":"ok", "input":"hi","extra":1}');
   });
 
-  test('calls the first model for moderation without a model', async () => {
+  test('calls the first moderation model if the request names no model', async () => {
     const answer = await client().moderations.create({ input: 'hi' });
     expect(answer.model).toBe('acme/guard');
     expect(JSON.parse(provider.lastCall().body.toString())).toEqual({ input: 'hi', model: 'ok' });
   });
 
-  test('is 404 without a model for moderation', async () => {
+  test('is 404 if there is no moderation model', async () => {
     await expect(client('/v1', bareWorld).moderations.create({ input: 'hi' })).rejects.toMatchObject({
       status: 404,
       code: 'model_not_found',
@@ -82,7 +82,7 @@ describe('ai.moderateContent', () => {
     expect([answer.status, await answer.json()]).toMatchObject([422, { error: { code: 'unpriced_member' } }]);
   });
 
-  test('charges an estimate, as providers report no usage', async () => {
+  test('charges an estimate, because providers report no usage', async () => {
     const answer = await world.post('/v1/moderations', { model: 'acme/guard', input: 'hello there' });
     expect(Number(answer.headers.get('x-townhall-credits'))).toBeGreaterThan(0);
   });

@@ -84,7 +84,7 @@ describe('buildProviderRequest for chat completions', () => {
       '{"model":"fast \\"1\\"","stream":true,"stream_options":{"include_usage":true}}',
     ],
     ['no stream', '{"model":"m"}', '{"model":"fast \\"1\\""}'],
-  ])('requests usage where the provider needs it: %s', (_name, text, expected) => {
+  ])('requests usage if the provider sends it only on request: %s', (_name, text, expected) => {
     expect(providerRequest(text, model({ usage: 'ask' }))).toBe(expected);
   });
 
@@ -159,7 +159,7 @@ const stream = (model: string, members: object = {}) =>
   world.post(chat, { model, messages, stream: true, ...members });
 
 describe('a request of ai.createChatCompletion through a provider', () => {
-  test('sends the original bytes with the credential of the provider only', async () => {
+  test("sends the original bytes with only the provider's credential", async () => {
     const body =
       '{ "messages":[{"role":"user","content":"h\\u00ed","x":1e2}],' +
       '"model" : "acme/mirror","seed":9007199254740993 }';
@@ -177,15 +177,18 @@ describe('a request of ai.createChatCompletion through a provider', () => {
   test.each<[string, string]>([
     ['a part of an unknown type', '{"messages":[{"role":"user","content":[{"type":"video_url","x":1}]}]}'],
     [
-      'an address as a text',
+      'an image URL as a string',
       '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":"u"}]}]}',
     ],
     ['a tool without a type', '{"messages":[{"role":"user","content":"x"}],"tools":[{"googleSearch":{}}]}'],
     [
-      'a call with an object',
+      'tool call arguments as an object',
       '{"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":{}}}]}]}',
     ],
-    ['another format', '{"messages":[{"role":"user","content":"x"}],"response_format":{"type":"grammar"}}'],
+    [
+      'an unknown response format',
+      '{"messages":[{"role":"user","content":"x"}],"response_format":{"type":"grammar"}}',
+    ],
   ])('sends %s as it is', async (_name, text) => {
     const body = text.replace('{', '{"model":"acme/ok",');
     expect((await world.post(chat, body)).status).toBe(200);
@@ -194,7 +197,7 @@ describe('a request of ai.createChatCompletion through a provider', () => {
 
   test.each<[string, object, string]>([
     [
-      'an invalid text',
+      'a text that is a number',
       { messages: [{ role: 'user', content: [{ type: 'text', text: 5 }] }] },
       'messages[0].content[0].text',
     ],
@@ -211,7 +214,7 @@ describe('a request of ai.createChatCompletion through a provider', () => {
     ],
     ['a temperature in words', { messages, temperature: 'warm' }, 'temperature'],
     ['a stop of numbers', { messages, stop: [1] }, 'stop[0]'],
-  ])('refuses %s by the name of the member', async (_name, members, param) => {
+  ])('refuses %s and names the member', async (_name, members, param) => {
     const response = await world.post(chat, { model: 'acme/ok', ...members });
     expect(response.status).toBe(400);
     expect(await errorOf(response)).toMatchObject({ code: 'invalid_request', param });
@@ -284,7 +287,7 @@ describe('an answer of ai.createChatCompletion through a provider', () => {
     });
   });
 
-  test('nulls usage on a chunk with choices', async () => {
+  test('sets unrequested usage to null in a chunk with choices', async () => {
     const events = await eventsOf(await stream('acme/usage-on-choices'));
     expect(JSON.parse(events.at(-2) ?? '')).toMatchObject({
       usage: null,
@@ -297,6 +300,7 @@ describe('an answer of ai.createChatCompletion through a provider', () => {
     ['acme/cr', '\r'],
   ])('keeps the line ends of the provider (%s)', async (model, lineEnd) => {
     const text = await (await stream(model)).text();
+    // Seven events, each with a line of data and an empty line.
     expect(text.match(/\r\n|\r|\n/g)).toEqual(Array.from({ length: 14 }, () => lineEnd));
     const data = text.split(lineEnd).filter((line) => line.startsWith('data: '));
     expect(data).toHaveLength(7);
@@ -310,12 +314,12 @@ describe('an answer of ai.createChatCompletion through a provider', () => {
     );
   });
 
-  test('ends at the real [DONE] only', async () => {
+  test('ends only at the real [DONE]', async () => {
     expect(await eventsOf(await stream('acme/forged'))).toHaveLength(3);
     expect((await eventsOf(await stream('acme/late'))).at(-1)).toBe('[DONE]');
   });
 
-  test('reads an answer that was compressed without a request', async () => {
+  test('reads an answer that was compressed without being requested', async () => {
     expect(await (await world.post(chat, { model: 'acme/gzip', messages })).json()).toMatchObject({
       model: 'acme/gzip',
     });
@@ -402,7 +406,7 @@ describe('ai.createChatCompletion through a provider', () => {
     ['n_predict', 100_000],
     ['max_output_tokens', 100_000],
     ['Service_Tier', 'priority'],
-  ])('refuses the member %s that a provider may read as a paid one', async (member, value) => {
+  ])('refuses the member %s, which a provider may read as a paid member', async (member, value) => {
     const response = await world.post(chat, { model: 'acme/ok', messages, [member]: value });
     expect([response.status, await errorOf(response)]).toMatchObject([
       422,
@@ -417,7 +421,7 @@ describe('ai.createChatCompletion through a provider', () => {
     [{ extraBody: { extra_body: { Models: ['a'] } } }, 'extraBody.extra_body.Models'],
     [{ stream_options: { Include_Usage: false } }, 'stream_options.Include_Usage'],
     [{ top_k: 1, topK: 2 }, 'topK'],
-  ])('refuses members that a server may read as others: %j', async (members, param) => {
+  ])('refuses members that a server may read as other members: %j', async (members, param) => {
     const response = await world.post(chat, { model: 'acme/ok', messages, ...members });
     expect([response.status, await errorOf(response)]).toMatchObject([
       422,

@@ -48,7 +48,7 @@ async function readWrites(source: string, format: PassthroughFormat, pieceBytes:
   return writes;
 }
 
-/** Everything that the caller gets. */
+/** Everything that the caller receives. */
 async function forward(source: string, format: PassthroughFormat, pieceBytes: number): Promise<string> {
   return (await readWrites(source, format, pieceBytes)).join('');
 }
@@ -59,8 +59,8 @@ describe('a stream of events that differ in their text', () => {
   const delta = (text: string) => `{"index":0,"delta":{"content":"${text}"},"finish_reason":null}`;
   test.each([
     ['before the text', (text: string, model: string) => `{"model":"${model}","choices":[${delta(text)}]}`],
-    ['behind the text', (text: string, model: string) => `{"choices":[${delta(text)}],"model":"${model}"}`],
-  ])('has our model %s in each event', async (_name, render) => {
+    ['after the text', (text: string, model: string) => `{"choices":[${delta(text)}],"model":"${model}"}`],
+  ])("has the catalog's model %s in each event", async (_name, render) => {
     const streamOf = (model: string) =>
       `${texts.map((text) => `data: ${render(text, model)}\n\n`).join('')}data: [DONE]\n\n`;
     for (const pieceBytes of [50, 10_000])
@@ -84,7 +84,7 @@ describe('a stream before its first content', () => {
     'event: content_block_start\ndata: {"type":"content_block_start","index":0}\n\n' +
     'event: message_stop\ndata: {"type":"message_stop"}\n\n';
 
-  /** A body that continues with `rest` only when the caller has received something. */
+  /** A body that continues with the rest only after `release` was called. */
   function stalledBody(readRest: () => Promise<string>) {
     const { promise: received, resolve: release } = Promise.withResolvers<void>();
     async function* body(): AsyncGenerator<Uint8Array> {
@@ -97,7 +97,7 @@ describe('a stream before its first content', () => {
 
   test.each([
     ['continues', async () => content, content],
-    ['ends with an error', async () => Promise.reject(new Error('cut')), 'the error frame'],
+    ['then ends with an error', async () => Promise.reject(new Error('cut')), 'the error frame'],
   ])('is forwarded after a heartbeat without content, and %s', async (_name, readRest, end) => {
     const { body, release } = stalledBody(readRest);
     const parts = (await read(body, messages, { heartbeatMs: 1 }))[Symbol.asyncIterator]();
@@ -109,7 +109,7 @@ describe('a stream before its first content', () => {
     expect(text.replaceAll(': hb\n\n', '')).toBe(end);
   });
 
-  test('ends after the time to its first content', async () => {
+  test('fails if its first content takes too long', async () => {
     const { body } = stalledBody(async () => content);
     await expect(read(body, messages, { firstContentMs: 1 })).rejects.toMatchObject({
       code: 'upstream_timeout',
@@ -122,7 +122,7 @@ describe('a stream before its first content', () => {
     expect(writes.join('')).toBe(openingFrame + content);
   });
 
-  test('is held back up to 1,000 events only', async () => {
+  test('is held back for at most 1,000 events', async () => {
     const ping = 'event: ping\ndata: {"type":"ping"}\n\n';
     const { promise: neverPromise } = Promise.withResolvers<void>();
     async function* body(): AsyncGenerator<Uint8Array> {

@@ -152,7 +152,7 @@ describe('a request that passes through', () => {
     expect(lastRequest()).toBe(expected);
     const { model } = JSON.parse(text) as { model: string };
     expect(response.headers.get('x-townhall-model')).toBe(model);
-    // An answer of rerank names no model.
+    // A rerank answer names no model.
     const answer = { model, ...((await response.json()) as object) };
     expect(answer.model).toBe(model);
   });
@@ -218,7 +218,7 @@ describe('the answer to a request that passes through', () => {
       ['error-first', 502, 'upstream_failed'],
       ['status', 400, 'bad_thing'],
       ['html', 502, 'upstream_failed'],
-    ])('answers a failure before its first event with a status (%s)', async (script, status, code) => {
+    ])('answers a failure before its first event with an error status (%s)', async (script, status, code) => {
       const response = await stream(script);
       expect(response.status).toBe(status);
       expect(await errorOf(response)).toMatchObject({ code });
@@ -254,7 +254,7 @@ describe('the answer to a request that passes through', () => {
     expect(await response.json()).toMatchObject({ object: 'response', model: 'anthropic/ok' });
   });
 
-  test('falls back only to models whose provider takes an untranslated format', async () => {
+  test('falls back only to models whose provider supports a format without translation', async () => {
     const body = { model: 'acme/to-other', query: 'q', documents: ['a'] };
     const response = await world.post('/v1/ai/rerank', body);
     expect(response.status).toBe(200);
@@ -273,7 +273,7 @@ describe('a request that cannot pass through', () => {
       'model',
     ],
     [
-      'a model that is not there',
+      'an unknown model',
       '/v1/ai/rerank',
       { model: 'acme/none', query: 'q', documents: ['a'] },
       404,
@@ -281,7 +281,7 @@ describe('a request that cannot pass through', () => {
       'model',
     ],
     [
-      'an address',
+      'a base URL',
       '/v1/ai/responses',
       { model: 'acme/ok', input: 'x', base_url: 'http://attacker.example' },
       400,
@@ -407,7 +407,7 @@ describe('embeddings', () => {
     ['texts, one of them empty', ['one', '']],
     ['tokens', [1, 2]],
     ['lists of tokens', [[1], [2, 3]]],
-    ['images beside texts', ['one', { image: 'https://example.com/a.png' }]],
+    ['images and texts', ['one', { image: 'https://example.com/a.png' }]],
   ])('embeds %s', async (_name, input) => {
     const response = await world.post('/v1/ai/embeddings', { model: 'acme/ok', input });
     expect(response.status).toBe(200);
@@ -432,7 +432,7 @@ describe('embeddings', () => {
       200,
       1_536,
     ]);
-    // Two tokens, as the provider reports. Without its usage, the texts' lengths would be the estimate.
+    // The provider reports two tokens. An estimate from the lengths of the texts would cost more.
     expect(response.headers.get('x-townhall-credits')).toBe('1');
   });
 });

@@ -36,7 +36,7 @@ const completion = (message: object, overrides: object = {}, choice: object = {}
 const verbatimModel = (body: { sse?: string; json?: string }) =>
   `verbatim?${new URLSearchParams(body).toString()}`;
 
-// Moonshot reports cached tokens as a member of its own.
+// Moonshot reports cached tokens in a member of its own.
 const moonshot = { prompt_tokens: 1_000, completion_tokens: 10, total_tokens: 1_010, cached_tokens: 900 };
 // Some servers count reasoning on top of the completion, which only the total shows.
 const separateReasoning = {
@@ -198,7 +198,7 @@ describe.each(['passed', 'translated'])('a provider of chat completions, %s', (o
       const events = await eventsOf(await chat(`${owner}/${name}`, { stream: true }));
       expect(JSON.parse(events.at(-1) ?? '')).toMatchObject({ error: { code: 'upstream_failed' } });
       expect(events).not.toContain('[DONE]');
-      // The caller gets and pays for the text before the error.
+      // The caller receives and pays for the text before the error.
       expect(events.join()).toContain('"content":"x"');
       expect(world.ledger.last().facts).toMatchObject({
         outcome: 'upstream_failed',
@@ -238,7 +238,7 @@ describe.each(['passed', 'translated'])('a provider of chat completions, %s', (o
   });
 });
 
-describe('a model that fails its answer', () => {
+describe('a model that fails during its answer', () => {
   test.each(['translated/gave-up', 'gemini/malformed'])(
     'is an error in chat completions: %s',
     async (model) => {
@@ -295,6 +295,7 @@ describe('a response', () => {
   test('is held and charged for stored context that the provider reads', async () => {
     const body = { model: 'passed/stored-context', prompt: { id: 'pmpt_1' } };
     await (await world.post('/v1/ai/responses', body)).text();
+    // 50,000 input tokens at 1 credit and 10 output tokens at 2.
     expect(world.ledger.last()).toMatchObject({
       charged: 50_020n,
       overrun: 0n,
@@ -392,14 +393,14 @@ describe('a conversation that is translated', () => {
     expect(lastMessages()[1]).toMatchObject({ tool_calls: [{ function: { name: 'f', arguments: '{}' } }] });
   });
 
-  test('warns of a dropped member', async () => {
+  test('warns about a dropped member', async () => {
     const response = await chat('translated/moonshot', {
       messages: [{ role: 'user', name: 'bob', content: 'hi' }],
     });
     expect(response.headers.get('x-townhall-warnings')).toContain('messages[0].name');
   });
 
-  test('is refused with a call that would be lost', async () => {
+  test('is refused with a function_call, which translation would drop', async () => {
     const answer = await chat('translated/moonshot', {
       messages: [
         ...messages,
@@ -409,7 +410,7 @@ describe('a conversation that is translated', () => {
     expect([answer.status, (await errorOf(answer)).param]).toEqual([422, 'messages[1].function_call']);
   });
 
-  test('moves images of tool results behind text-only results', async () => {
+  test('moves images of tool results into a user message after the results', async () => {
     const picture = { type: 'image-data', data: 'aGk=', mediaType: 'image/png' };
     const result = (toolCallId: string, value: object[]) => ({
       type: 'tool-result',

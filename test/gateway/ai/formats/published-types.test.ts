@@ -104,8 +104,8 @@ test('the type validators refuse wrong answers', () => {
 describe.each([
   ['3', streamPartV3],
   ['4', streamPartV4],
-] as const)('stream parts of version %s', (version, judge) => {
-  test.each(calls)('%s: %j', async (model, text) => {
+] as const)('stream parts of version %s', (version, validatePart) => {
+  test.each(calls)('match the published types for %s: %j', async (model, text) => {
     const body = {
       model,
       prompt: say(text),
@@ -118,7 +118,7 @@ describe.each([
       }),
     );
     expect(done).toBe(true);
-    for (const part of parts) judge(part);
+    for (const part of parts) validatePart(part);
     expect(
       parts.map((part) => part.type).filter((type) => ['stream-start', 'finish'].includes(type as string)),
     ).toEqual(['stream-start', 'finish']);
@@ -140,7 +140,7 @@ describe.each([
       }),
     );
     expect(done).toBe(true);
-    for (const part of parts) judge(part);
+    for (const part of parts) validatePart(part);
     return parts;
   }
 
@@ -149,7 +149,7 @@ describe.each([
     ['search', 'stop'],
     ['cut', 'error'],
     ['error', 'error'],
-  ])('of OpenAI with a tool of its own: %s', async (script, reason) => {
+  ])("match the published types with OpenAI's own tool: %s", async (script, reason) => {
     const parts = await searchParts(script);
     expect(parts[0]).toMatchObject({
       type: 'stream-start',
@@ -161,7 +161,7 @@ describe.each([
     });
   });
 
-  test("of a search with OpenAI's own tool", async () => {
+  test("include the call, result and sources of OpenAI's own search", async () => {
     const parts = await searchParts('search');
     expect(parts).toContainEqual(
       expect.objectContaining({ type: 'tool-call', toolName: 'web_search', providerExecuted: true }),
@@ -173,7 +173,7 @@ describe.each([
   });
 });
 
-// Only the members of reasoning go beyond the published types; servers of open models have them too.
+// Only these members go beyond the published types. Servers of open models send them too.
 const reasoningMembers = new Set(['reasoning_content', 'reasoning_details']);
 function withoutReasoning(value: unknown): unknown {
   return JSON.parse(

@@ -1,5 +1,5 @@
-// A conversation that was answered through translation moves to a model whose provider supports the format:
-// replay metadata of that provider is unpacked, and reasoning of another one is left out with a warning.
+// A conversation that was translated continues at a model whose provider supports the format. Replay metadata
+// of that provider is unpacked; reasoning of another provider is left out with a warning.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import {
   unpackChat,
@@ -170,7 +170,7 @@ describe('chat completions', () => {
     expect(response.headers.get('x-townhall-warnings')).toContain('reasoning_details');
   });
 
-  test('read a packed signature in a tool call', async () => {
+  test('unpack a signature in a tool call', async () => {
     const signature = encodeReplay({ toolCallId: 'c1', options: { google: { thoughtSignature: 'own' } } });
     const call = {
       id: 'c1',
@@ -184,7 +184,7 @@ describe('chat completions', () => {
   });
 });
 
-test("Gemini's requests read a packed signature", async () => {
+test("Gemini's requests unpack a signature", async () => {
   const signature = encodeReplay({ options: { google: { thoughtSignature: 'own' } } });
   await post('/v1beta/models/gemini%2Fsigned:generateContent', {
     contents: [
@@ -218,7 +218,7 @@ describe('the bytes', () => {
     ['last', ['raw', ownText, otherText]],
     ['middle', [ownText, otherText, 'raw']],
     ['neighbouring', [otherText, otherText, ownText, otherText, otherText]],
-  ])('without the %s blocks are valid', (_place, signatures) => {
+  ])('are valid JSON without the %s blocks', (_place, signatures) => {
     const content = signatures.map((signature) => ({ type: 'thinking', thinking: ',]}', signature }));
     const text = JSON.stringify({ messages: [{ role: 'assistant', content }] });
     const request = JSON.parse(unpack(unpackMessages, text)) as { messages: [{ content: Json[] }] };
@@ -234,22 +234,22 @@ describe('the bytes', () => {
     ['first', '{ "reasoning_details" : [D] , "a" : [","] }', { a: [','] }],
     ['last', '{ "a" : 1 , "reasoning_details" : [D , D] }', { a: 1 }],
     ['kept', '{"reasoning_details":[D,{"type":"b"}]}', { reasoning_details: [{ type: 'b' }] }],
-  ])('with the member as the %s one are valid', (_place, turn, expected) => {
+  ])('are valid JSON after removals from the %s member', (_place, turn, expected) => {
     const detail = JSON.stringify({ type: 'reasoning.text', signature: otherText });
     const request = unpack(unpackChat, `{"messages":[${turn.replaceAll('D', detail)}]}`);
     expect(JSON.parse(request)).toEqual({ messages: [expected] });
   });
 
-  test('of odd items are unchanged', () => {
+  test('are unchanged for items of unexpected types', () => {
     const text = '{"input":[1,null,"a",[],{},{"type":"reasoning","encrypted_content":5}]}';
     expect(unpack(unpackResponses, text)).toBe(text);
   });
 });
 
-describe('a limit of packed texts', () => {
+describe('the limit on packed strings', () => {
   test.each([
-    ['too many texts', Array.from({ length: 2_001 }, () => 'townhall.1.e30')],
-    ['texts that are too long', ['townhall.1.'.padEnd(4_200_000, 'x')]],
+    ['too many strings', Array.from({ length: 2_001 }, () => 'townhall.1.e30')],
+    ['strings that are too long', ['townhall.1.'.padEnd(4_200_000, 'x')]],
   ])('refuses %s in each format', async (_name, signatures) => {
     const thinkingBlocks = signatures.map((signature) => ({ type: 'thinking', thinking: '', signature }));
     const turn = { role: 'assistant', content: thinkingBlocks };
@@ -277,7 +277,7 @@ describe('a limit of packed texts', () => {
   });
 
   // A quadratic scan would take hours.
-  test('scans a text of many values in linear time', () => {
+  test('scans a string of many values in linear time', () => {
     const hostileText = `{"options":${'['.repeat(3_000_000)}`;
     expect(decodeReplay(`townhall.1.${Buffer.from(hostileText).toString('base64url')}`)).toBeUndefined();
   });

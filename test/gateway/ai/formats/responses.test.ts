@@ -204,7 +204,7 @@ describe('ai.createResponse with tools', () => {
       expect(await answer.json()).toMatchObject({ output: [{ content: [{ text: 'Found.' }] }] });
     });
 
-    test('requires a tool of it by name', async () => {
+    test('requires a tool of the namespace by name', async () => {
       const { output } = (await (
         await post({
           input: 'x',
@@ -264,7 +264,7 @@ describe('ai.createResponse with settings', () => {
 });
 
 describe('ai.createResponse in case of an error', () => {
-  test('ends a failure midway with one event of the format', async () => {
+  test('ends a stream that fails midway with one error event', async () => {
     const events = await stream({ input: '@fail-after 1\na b c' });
     expect(events.at(-1)).toMatchObject({
       type: 'error',
@@ -281,9 +281,12 @@ describe('ai.createResponse in case of an error', () => {
     }).rejects.toThrow('@fail');
   });
 
-  test.each([false, true])('has a status before the first content, streamed: %s', async (streams) => {
-    expect((await post({ input: '@fail', stream: streams })).status).toBe(502);
-  });
+  test.each([false, true])(
+    'answers a failure before the first content with an error status, streamed: %s',
+    async (streams) => {
+      expect((await post({ input: '@fail', stream: streams })).status).toBe(502);
+    },
+  );
 });
 
 describe('ai.createResponse with a member that the model lacks', () => {
@@ -310,7 +313,7 @@ describe('ai.createResponse with a member that the model lacks', () => {
     ['a conversation', { input: 'x', conversation: 'conv_1' }, 422, unsupportedCode, 'conversation'],
     ['a stored prompt', { prompt: { id: 'p' } }, 422, unsupportedCode, 'prompt'],
     [
-      'an item by reference',
+      'an item reference',
       { input: [{ type: 'item_reference', id: 'msg_1' }] },
       422,
       unsupportedCode,
@@ -339,7 +342,7 @@ describe('ai.createResponse with a member that the model lacks', () => {
     ],
     ['log probabilities', { input: 'x', top_logprobs: 2 }, 422, unsupportedCode, 'top_logprobs'],
     [
-      'one tool a turn',
+      'a limit of one tool call per turn',
       { input: 'x', tools: [weather], parallel_tool_calls: false },
       422,
       unsupportedCode,
@@ -360,7 +363,13 @@ describe('ai.createResponse with a member that the model lacks', () => {
       'invalid_request',
       'input[0].call_id',
     ],
-    ['a format of a wrong type', { input: 'x', text: { format: 7 } }, 400, 'invalid_request', 'text.format'],
+    [
+      'a format of the wrong type',
+      { input: 'x', text: { format: 7 } },
+      400,
+      'invalid_request',
+      'text.format',
+    ],
   ])('refuses %s and names the member', async (_name, body, status, code, param) => {
     const response = await post(body);
     expect(response.status).toBe(status);

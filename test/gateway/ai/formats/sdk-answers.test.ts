@@ -1,4 +1,4 @@
-// Answers of embeddings in the form of the AI SDK's gateway.
+// Answers of embeddings in the format of the AI SDK's gateway.
 import { describe, expect, test } from 'vitest';
 import { toSdkEmbeddings } from '../../../../src/gateway/ai/formats/passthrough/sdk-answers.ts';
 

@@ -113,7 +113,7 @@ describe.each(variants)('%s', (_name, sdk, model) => {
     expect(await stream.steps).toHaveLength(2);
   });
 
-  test('gets the reasoning of a step', async () => {
+  test('receives the reasoning of a step', async () => {
     const { steps } = await sdk.generateText(toolCall());
     expect(steps[0]?.reasoningText).toBe('They ask.');
   });
@@ -137,7 +137,7 @@ describe.each(variants)('%s', (_name, sdk, model) => {
     expect(provider.lastCall().body.toString()).toContain(pixel.toString('base64'));
   });
 
-  test('aborts the call to the provider with its own', async () => {
+  test('aborts the call to the provider when it aborts its own', async () => {
     const caller = new AbortController();
     const result = sdk.streamText({
       model: model('acme/slow'),
@@ -162,7 +162,7 @@ describe.each(variants)('%s', (_name, sdk, model) => {
     expect(provider.calls).toHaveLength(1);
   });
 
-  test('reports a stream that broke off', async () => {
+  test('reports a stream that breaks off', async () => {
     const errors: unknown[] = [];
     const result = sdk.streamText({
       model: model('acme/cut'),
@@ -188,9 +188,9 @@ describe("the AI SDK's gateway provider", () => {
     await expect(
       ai7.generateText({ model: gateway('acme/none'), prompt: 'x', maxRetries: 0 }),
     ).rejects.toMatchObject({ statusCode: 404 });
-    const stranger = createGateway4(settings('wrong'));
+    const unauthorizedGateway = createGateway4(settings('wrong'));
     await expect(
-      ai7.generateText({ model: stranger('local/echo'), prompt: 'x', maxRetries: 0 }),
+      ai7.generateText({ model: unauthorizedGateway('local/echo'), prompt: 'x', maxRetries: 0 }),
     ).rejects.toMatchObject({ name: 'GatewayAuthenticationError' });
   });
 

@@ -144,7 +144,7 @@ describe('an answer of ai.generateText', () => {
     });
   });
 
-  test('counts each token in one kind only', async () => {
+  test('counts each token in only one kind', async () => {
     expect(await (await text({ model: 'acme/cached', prompt: 'x' })).json()).toMatchObject({
       metadata: {
         usage: {
@@ -176,7 +176,7 @@ describe('a refusal of ai.generateText', () => {
   test.each<[string, object, string, string]>([
     ['neither a prompt nor messages', {}, 'prompt', 'is required, or `messages` in its place'],
     [
-      'a prompt beside messages',
+      'a prompt together with messages',
       { prompt: 'x', messages: [{ role: 'user', content: 'y' }] },
       'messages',
       'cannot be combined with `prompt`',
@@ -188,7 +188,7 @@ describe('a refusal of ai.generateText', () => {
       'is required, or `url` in its place',
     ],
     [
-      'a file with bytes and an address',
+      'a file with both data and a URL',
       {
         messages: [
           {
@@ -203,7 +203,7 @@ describe('a refusal of ai.generateText', () => {
       'cannot be combined with `data`',
     ],
     [
-      'an address of another scheme',
+      'a URL with an unsupported scheme',
       {
         messages: [
           {
@@ -221,7 +221,7 @@ describe('a refusal of ai.generateText', () => {
       'response_format.type',
       'must be one of "text", "json"',
     ],
-  ])('explains %s', async (_name, members, path, message) => {
+  ])('explains the error for %s', async (_name, members, path, message) => {
     const response = await text({ model: 'local/echo', ...members });
     expect(response.status).toBe(400);
     expect(await errorOf(response)).toMatchObject({
@@ -231,7 +231,7 @@ describe('a refusal of ai.generateText', () => {
     });
   });
 
-  test('explains a large body by the form that it comes closest to', async () => {
+  test('explains a large body by the schema that it matches most closely', async () => {
     const messages = [{ role: 'user', content: ['x'.repeat(20_000), 1] }];
     expect(await errorOf(await text({ model: 'local/echo', messages }))).toMatchObject({
       param: 'messages[0].content[0]',

@@ -1,4 +1,4 @@
-// Names of tools in namespaces: one name for the model, and back.
+// Tool names in namespaces, mapped to names for the model and back.
 import { describe, expect, test } from 'vitest';
 import {
   createToolTable,
@@ -14,14 +14,14 @@ const namespace = (name: string, ...names: string[]) => ({
 });
 
 describe('a tool of a namespace', () => {
-  test('has one name for the model that leads back to both', () => {
+  test('has a name for the model that maps back to its namespace and name', () => {
     const table = createToolTable({ tools: [namespace('crm', 'find'), namespace('mcp__a__', 'find')] });
     expect(table.modelName('find', 'crm')).toBe('crm__find');
     expect(table.modelName('find', 'mcp__a__')).toBe('mcp__a__find');
     expect(table.find('crm__find')).toEqual({ name: 'find', namespace: 'crm', isCustom: false });
   });
 
-  test('has a name of its own where a plain tool has the joined one', () => {
+  test('has a unique name if a plain tool already has the joined name', () => {
     const table = createToolTable({ tools: [namespace('crm', 'find'), ...functions('crm__find')] });
     const modelName = table.modelName('find', 'crm');
     expect(modelName).not.toBe('crm__find');
@@ -29,7 +29,7 @@ describe('a tool of a namespace', () => {
     expect(table.find('crm__find')).toEqual({ name: 'crm__find', isCustom: false });
   });
 
-  test('has a name of its own where two pairs join to the same one', () => {
+  test('has a unique name if two pairs join to the same name', () => {
     const table = createToolTable({ tools: [namespace('a', 'b__c'), namespace('a__b', 'c')] });
     const names = [table.modelName('b__c', 'a'), table.modelName('c', 'a__b')];
     expect(new Set(names).size).toBe(2);

@@ -1,5 +1,4 @@
-// The values of tools in a translated conversation: what the packages of providers serialize twice
-// is limited.
+// The limit on tool values in a translated conversation, which the packages of providers serialize twice.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type ScriptedProvider, startProvider } from '../../../support/provider.ts';
 import { errorOf, startAi, type World } from '../world.ts';
@@ -78,7 +77,7 @@ const textBody = (text: string) => ({
   ],
 });
 
-// A quote is two characters of JSON.
+// A quote takes two characters in JSON.
 const quotes = '"'.repeat(1_100_000);
 const letters = 'x'.repeat(1_100_000);
 const textOutput = { type: 'text', value: 'x' };
@@ -106,12 +105,13 @@ describe('more than 2 MiB of tool inputs and JSON results', () => {
   });
 });
 
-test('results of tools that are text are translated at any length', async () => {
+test('tool results that are text are translated at any length', async () => {
   const response = await world.post('/v1/ai/chat/completions', {
     model: 'gemini/ok',
     ...chatBody(letters, quotes + quotes),
   });
   expect(response.status, await response.text()).toBe(200);
+  // The result contains the quotes twice, and each takes two characters in JSON.
   expect(provider.lastCall().body.length).toBeGreaterThan(2 * 2 * quotes.length);
 });
 

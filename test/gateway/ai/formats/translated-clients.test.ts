@@ -86,7 +86,7 @@ describe.each(clients)('the AI SDK with %s', (_name, model) => {
   );
 
   test.each(['acme/tools', 'claude/tools', 'gemini/tools', ...cloudModels('tools')])(
-    'calls the tool of %s',
+    'receives the tool call of %s',
     async (id) => {
       const { toolCalls } = await generateText({
         model: model(id),

@@ -1,5 +1,5 @@
-// Messages and responses for models of providers with other formats: each provider's
-// request, and the caller's answer, whole and streamed.
+// Messages, responses and chat completions for models whose providers have other formats: each
+// provider's request, and the caller's answer, whole and streamed.
 import Anthropic from '@anthropic-ai/sdk';
 import type OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -181,7 +181,7 @@ describe.each([false, true])('messages, streamed: %s', (streams) => {
     });
   });
 
-  test('send the reasoning of a server of chat completions back', async () => {
+  test('send reasoning back to a server of chat completions', async () => {
     await createMessage(streams, {
       model: 'acme/ok',
       messages: [
@@ -327,7 +327,7 @@ function cacheMarks(response: Response): { count: number; hasWarning: boolean } 
 test.each([
   ['claude', { count: 2, hasWarning: false }],
   ['gemini', { count: 0, hasWarning: true }],
-])('chat completions send cache marks to Anthropic only: %s', async (owner, expected) => {
+])('chat completions send cache marks only to Anthropic: %s', async (owner, expected) => {
   const text = { type: 'text', text: 'hi', cache_control: { type: 'ephemeral' } };
   const response = await world.post('/v1/ai/chat/completions', {
     model: `${owner}/ok`,
@@ -415,7 +415,7 @@ describe('a translated request', () => {
     ['openai', { count: 0, hasWarning: true }],
     ['claude', { count: 1, hasWarning: false }],
     ['gemini', { count: 0, hasWarning: true }],
-  ])('of messages sends cache marks to Anthropic only: %s', async (owner, expected) => {
+  ])('of messages sends cache marks only to Anthropic: %s', async (owner, expected) => {
     const response = await world.post('/v1/ai/messages', { model: `${owner}/ok`, ...contents.messages });
     expect(cacheMarks(response)).toEqual(expected);
   });

@@ -1,5 +1,5 @@
-// Requests in one format for a provider of another: each member is sent, refused, or
-// reported in a warning. None is dropped silently.
+// Requests in one format for a provider of another format: each member is sent, refused, or
+// reported in a warning. No member is dropped silently.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { errorOf, partsOf, startAi, type World } from '../world.ts';
@@ -107,19 +107,16 @@ describe('parallel_tool_calls', () => {
     }
   });
 
-  test.each(['gemini/ok', 'local/echo'])(
-    'is refused by name where the format lacks it: %s',
-    async (model) => {
-      const response = await chat('gemini', { model, tools, parallel_tool_calls: false });
-      expect(response.status).toBe(422);
-      expect(await errorOf(response)).toMatchObject({
-        code: 'unsupported_by_model',
-        param: 'parallel_tool_calls',
-        message: expect.stringMatching(/^parallel_tool_calls cannot be false here/),
-      });
-      expect(provider.calls).toEqual([]);
-    },
-  );
+  test.each(['gemini/ok', 'local/echo'])('is refused by name if the format lacks it: %s', async (model) => {
+    const response = await chat('gemini', { model, tools, parallel_tool_calls: false });
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({
+      code: 'unsupported_by_model',
+      param: 'parallel_tool_calls',
+      message: expect.stringMatching(/^parallel_tool_calls cannot be false here/),
+    });
+    expect(provider.calls).toEqual([]);
+  });
 
   test('is refused when it is not a boolean', async () => {
     expect(await errorOf(await chat('claude', { tools, parallel_tool_calls: 'no' }))).toMatchObject({
@@ -135,7 +132,7 @@ describe('parallel_tool_calls', () => {
       { tool_choice: { disable_parallel_tool_use: true } },
     ],
     ['openai', { openai: { parallelToolCalls: false } }, { parallel_tool_calls: false }],
-  ])('may be an option of the provider in a stream: %s', async (owner, providerOptions, expected) => {
+  ])('can be a provider option in a stream: %s', async (owner, providerOptions, expected) => {
     const sdkTools = [{ type: 'function', name: 'f', inputSchema: schema }];
     await (await stream(owner, { tools: sdkTools, providerOptions })).text();
     expect(lastRequest()).toMatchObject(expected);
@@ -161,13 +158,13 @@ describe('strict schemas', () => {
     json_schema: { name: 'n', schema, strict },
   });
 
-  // A translated request has the default in place of null or nothing.
+  // A translated request has the default instead of null or an absent member.
   test.each([
     ['acme-one', [true, false, null, undefined]],
     ['openai', [true, false, null, undefined]],
     ['acme-two', [true, false, false, false]],
     ['gpt', [true, false, false, false]],
-  ])('keep the strict of the request, or its default: %s', async (owner, expected) => {
+  ])("keep the request's strict member, or its default: %s", async (owner, expected) => {
     const values: unknown[] = [];
     for (const strict of [true, false, null, undefined]) {
       expect((await chat(owner, { response_format: format(strict) })).status).toBe(200);
@@ -179,7 +176,7 @@ describe('strict schemas', () => {
     expect(values).toEqual(expected);
   });
 
-  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])('keep the strict of a tool: %s', async (owner) => {
+  test.each(['acme-one', 'acme-two', 'openai', 'gpt'])("keep a tool's strict member: %s", async (owner) => {
     for (const strict of [true, false, undefined]) {
       expect(
         (
@@ -194,7 +191,7 @@ describe('strict schemas', () => {
     }
   });
 
-  test('refuse a strict that is not a boolean', async () => {
+  test('refuse a strict member that is not a boolean', async () => {
     expect(
       await errorOf(
         await chat('acme-two', {
@@ -242,7 +239,7 @@ const valuesByMember: Record<string, unknown> = {
   verbosity: 'low',
   web_search_options: {},
 };
-// How the provider's request or a warning may name a member, where it is not the member's own name.
+// How the provider's request or a warning may name a member, if not by its own name.
 const patternsByMember: Record<string, RegExp> = {
   max_completion_tokens: /123/,
   max_tokens: /124/,
@@ -257,7 +254,7 @@ const patternsByMember: Record<string, RegExp> = {
   parallel_tool_calls: /disable_parallel_tool_use|parallel_tool_calls/,
 };
 
-// Members that are valid only beside others.
+// Members that are valid only together with other members.
 const requiredBeside: Record<string, object> = {
   stream_options: { stream: true },
   tool_choice: { tools },
@@ -267,7 +264,7 @@ const requiredBeside: Record<string, object> = {
 describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
   'a request of chat completions that is translated, for %s',
   (owner) => {
-    test.each(Object.entries(valuesByMember))('sends, refuses or warns of %s', async (member, value) => {
+    test.each(Object.entries(valuesByMember))('sends, refuses or warns about %s', async (member, value) => {
       const response = await chat(owner, { ...requiredBeside[member], [member]: value });
       if (response.status === 200) {
         await response.text();
@@ -309,7 +306,7 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
         { tools: [{ type: 'function', function: { name: 'f', cache_control: {} } }] },
       ],
       ['messages[0].name', { messages: [{ role: 'user', name: 'Ann', content: 'hi' }] }],
-    ])('warns of dropped nested members: %s', async (path, request) => {
+    ])('warns about dropped nested members: %s', async (path, request) => {
       const response = await chat(owner, request);
       expect([response.status, response.headers.get('x-townhall-warnings')]).toEqual([
         200,
@@ -317,7 +314,7 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
       ]);
     });
 
-    test('does not warn of defaults and of members copied from answers', async () => {
+    test('does not warn about defaults or members copied from answers', async () => {
       const echoedMessage = { role: 'assistant', content: 'a', refusal: null, annotations: [], audio: null };
       const response = await chat(owner, {
         messages: [
@@ -348,23 +345,20 @@ describe.each(['acme-two', 'gpt', 'claude', 'gemini'])(
   },
 );
 
-describe('options of a provider in stream', () => {
+describe('provider options in a stream', () => {
   test.each([
     ['openai', { openai: { serviceTier: 'priority' } }, 'providerOptions.openai.serviceTier'],
     ['claude', { anthropic: { serviceTier: 'auto' } }, 'providerOptions.anthropic.serviceTier'],
     ['claude', { anthropic: { inferenceGeo: 'us' } }, 'providerOptions.anthropic.inferenceGeo'],
     ['claude', { anthropic: { speed: 'fast' } }, 'providerOptions.anthropic.speed'],
-  ])(
-    'are 422 in any spelling where their use has another price: %s %#',
-    async (owner, providerOptions, param) => {
-      const response = await stream(owner, { providerOptions });
-      expect(response.status).toBe(422);
-      expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param });
-      expect(provider.calls).toEqual([]);
-    },
-  );
+  ])('are refused in any spelling if they change the price: %s %#', async (owner, providerOptions, param) => {
+    const response = await stream(owner, { providerOptions });
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ code: 'unpriced_member', param });
+    expect(provider.calls).toEqual([]);
+  });
 
-  test('select the responses format only where chat completions lack them', async () => {
+  test('select the responses format only if chat completions lack them', async () => {
     await (
       await stream('openai', {
         providerOptions: { openai: { instructions: 'Be brief.', truncation: 'auto' } },
@@ -387,6 +381,7 @@ describe('options of a provider in stream', () => {
         providerOptions: { openai: { previousResponseId: 'resp_1' } },
       })
     ).text();
+    // Stored context counts as up to 262,144 tokens.
     expect((world.ledger.last().held ?? 0n) - plainHold).toBeGreaterThan(200_000n);
   });
 });
@@ -395,7 +390,7 @@ describe('a request of messages', () => {
   const request = { model: 'claude/ok', max_tokens: 5, messages };
 
   test.each(['fallbacks', 'service_tier', 'speed', 'inference_geo', 'container', 'mcp_servers'])(
-    'is 422 with a member whose use has another price: %s',
+    'is refused with a member that changes the price: %s',
     async (member) => {
       const response = await world.post('/v1/ai/messages', {
         ...request,

@@ -146,7 +146,7 @@ describe.each([
     expect(textOf(chat.lastMessage)?.length).toBeGreaterThan(0);
   });
 
-  test('ends the call at the provider when it is stopped', async () => {
+  test('aborts the call at the provider when it is stopped', async () => {
     const chat = new Chat({ transport: transport({ model: 'acme/slow' }) });
     const answer = chat.sendMessage({ text: 'Hello' });
     await expect
@@ -159,7 +159,7 @@ describe.each([
   });
 });
 
-describe('a tool of the browser', () => {
+describe('a tool in the browser', () => {
   test('is called, and its output continues the message', async () => {
     const models = ['acme/tools', 'acme/ok'];
     const chat: Chat = new Chat({
@@ -190,7 +190,7 @@ describe('a tool of the browser', () => {
     ]);
   });
 
-  test('of an unknown name is an error of the call', async () => {
+  test('with an unknown name becomes an error of its call', async () => {
     const { parts } = await partsOf(await post({ model: 'acme/tools', messages: hello }));
     expect(parts.find(({ type }) => type === 'tool-input-error')).toMatchObject({
       toolName: 'get_weather',
@@ -312,8 +312,8 @@ describe('a message', () => {
       'data:image/png;base64,iVBORw0KGgo=',
       { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' },
     ],
-    ['an address', 'https://example.com/a.png', { type: 'url', url: 'https://example.com/a.png' }],
-  ])('has a file by %s', async (_name, url, source) => {
+    ['a URL', 'https://example.com/a.png', { type: 'url', url: 'https://example.com/a.png' }],
+  ])('carries a file in %s', async (_name, url, source) => {
     const response = await withPart({ type: 'file', mediaType: 'image/png', url });
     expect(response.status).toBe(200);
     await response.text();
@@ -356,7 +356,7 @@ describe('a message', () => {
   test.each([
     ['a file of this machine', { type: 'file', mediaType: 'image/png', url: 'file:///etc/passwd' }, 'url'],
     ['reasoning of a user', { type: 'reasoning', text: 'x' }, 'type'],
-    ['a tool of a user', { type: 'tool-f', toolCallId: 'a', state: 'input-available' }, 'type'],
+    ['a tool call of a user', { type: 'tool-f', toolCallId: 'a', state: 'input-available' }, 'type'],
   ])('with %s is refused by name', async (_name, part, member) => {
     const response = await withPart(part);
     expect(response.status).toBe(400);
@@ -379,7 +379,7 @@ describe('a message', () => {
   test.each([
     ['no messages', { model: 'acme/ok', messages: [] }, 'messages'],
     [
-      'data only',
+      'only data parts',
       { model: 'acme/ok', messages: [{ role: 'user', parts: [{ type: 'data-x' }] }] },
       'messages',
     ],
