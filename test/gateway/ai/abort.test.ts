@@ -1,4 +1,4 @@
-// The provider's connection after the client's has closed.
+// How fast the gateway closes its connection to the provider after the client has disconnected.
 import { request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -27,8 +27,8 @@ describe('a client that disconnects', () => {
   });
 
   /**
-   * Sends the call, disconnects at the moment, and returns how many milliseconds the provider's
-   * socket stayed open after that.
+   * Sends the call, disconnects at that moment, and returns for how many milliseconds the provider's
+   * socket stayed open afterwards.
    */
   async function measureSocketLifetime(
     path: string,

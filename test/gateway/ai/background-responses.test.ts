@@ -1,4 +1,4 @@
-// Responses in the background and joined streams through a whole gateway, with the official client.
+// Background responses and joined streams through a whole gateway, with the official client.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -70,7 +70,7 @@ const start = (members: object = {}, gateway = world) =>
     ...members,
   }) as Promise<Response>;
 
-/** Reads until the status is final, as the guide says. */
+/** Polls until the status is final, as the guide describes. */
 async function waitForEnd(responseId: string): Promise<Response> {
   const read = () => client().responses.retrieve(responseId);
   await expect.poll(async () => (await read()).status).toMatch(/^(?:completed|failed|cancelled)$/);
@@ -91,7 +91,7 @@ async function readRecordsSince(count: number) {
 }
 const recordCount = async () => (await world.user.usage.listRecords({})).items.length;
 
-describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a response of %s in the background', (model) => {
+describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a background response of %s', (model) => {
   test('is queued at once and completed later', async () => {
     const queuedResponse = await start({ model });
     expect(queuedResponse).toMatchObject({
@@ -139,8 +139,8 @@ describe.each(['local/echo', 'acme/ok', 'openai/ok'])('a response of %s in the b
   });
 });
 
-describe('a response in the background', () => {
-  test('runs on when its first reader leaves', async () => {
+describe('a background response', () => {
+  test('keeps running when its first reader disconnects', async () => {
     const stream = (await client().responses.create({
       model: 'acme/short',
       input: 'hi',
@@ -166,7 +166,7 @@ describe('a response in the background', () => {
     expect(await readRecordsSince(count)).toMatchObject([{ outcome: 'completed' }]);
   });
 
-  test('is canceled at its provider within 50 ms', async () => {
+  test('is canceled at the provider within 50 ms', async () => {
     const canceledIds: string[] = [];
     const count = await recordCount();
     const lifetime = async () => {
@@ -190,7 +190,7 @@ describe('a response in the background', () => {
     expect(await client().responses.cancel(canceledIds[0] as string)).toMatchObject({ status: 'cancelled' });
   });
 
-  test('is canceled when another gateway asks for it', async () => {
+  test('is canceled when another gateway requests it', async () => {
     provider.reset();
     const { id: responseId } = await start({ model: 'acme/slow' });
     await world.sql`
@@ -199,7 +199,7 @@ describe('a response in the background', () => {
     expect(await waitForEnd(responseId)).toMatchObject({ status: 'cancelled' });
   });
 
-  test('ends at its provider when it is deleted', async () => {
+  test('is aborted at the provider when it is deleted', async () => {
     provider.reset();
     const { id: responseId } = await start({ model: 'acme/slow' });
     await client().responses.delete(responseId);
@@ -207,7 +207,7 @@ describe('a response in the background', () => {
     await expect(client().responses.retrieve(responseId)).rejects.toMatchObject({ status: 404 });
   });
 
-  test('is failed with the error of its provider', async () => {
+  test("fails with the provider's error", async () => {
     const { id: responseId } = await start({ model: 'acme/broken' });
     expect(await waitForEnd(responseId)).toMatchObject({
       status: 'failed',
@@ -215,16 +215,17 @@ describe('a response in the background', () => {
     });
   });
 
-  test('is failed when the stream of its provider breaks off', async () => {
+  test("fails when the provider's stream breaks off", async () => {
     const { id: responseId } = await start({ model: 'openai/cut' });
     expect(await waitForEnd(responseId)).toMatchObject({ status: 'failed' });
     const events = await collect(await client().responses.retrieve(responseId, { stream: true }));
     expect(events.at(-1)).toMatchObject({ type: 'response.failed' });
   });
 
-  test('is failed when its gateway has stopped', async () => {
+  test('is reported as failed when its gateway has stopped', async () => {
     const { id: responseId } = await start();
     await waitForEnd(responseId);
+    // An expired lease is what a gateway leaves behind that stopped while it ran the response.
     await world.sql`
       update gateway.ai_responses set run_lease = now() - interval '1 second'
       where response_id = ${responseId}`;
@@ -290,7 +291,7 @@ describe('a response in the background', () => {
   });
 });
 
-test('a response of a gateway that is stopped is failed', async () => {
+test('a background response fails when its gateway is stopped', async () => {
   const database = await makeDatabase();
   const firstGateway = await startGateway({ env, place: database });
   const { id: responseId } = await start({ model: 'acme/slow' }, firstGateway);
@@ -309,7 +310,7 @@ test('a response of a gateway that is stopped is failed', async () => {
 
 // The embedded database has one process.
 test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
-  'a response is read and canceled at another gateway',
+  'a background response can be read and canceled at another gateway',
   async () => {
     const database = await makeDatabase();
     const firstGateway = await startGateway({ env, place: database });
@@ -347,7 +348,7 @@ describe('responses under /v1/ai', () => {
   const createInForeground = () =>
     client().responses.create({ model: 'local/echo', input: 'hi', store: true });
 
-  test('the events of a response without background are 409', async () => {
+  test('the events of a foreground response are 409', async () => {
     const { id: responseId } = await createInForeground();
     expect(await send('GET', `/${responseId}?stream=true`)).toMatchObject({
       status: 409,
@@ -355,7 +356,7 @@ describe('responses under /v1/ai', () => {
     });
   });
 
-  test('a response without background cannot be canceled', async () => {
+  test('a foreground response cannot be canceled', async () => {
     const { id: responseId } = await createInForeground();
     expect(await send('POST', `/${responseId}/cancel`)).toMatchObject({
       status: 400,
@@ -413,7 +414,7 @@ describe.each(['acme/short', 'openai/ok'])('a stream of %s with an Idempotency-K
   });
 });
 
-test('a stream with an Idempotency-Key ends without a reader', async () => {
+test('a stream with an Idempotency-Key is aborted once it has no reader', async () => {
   provider.reset();
   const key = id('key');
   const body = { model: 'acme/slow', input: 'hi', stream: true } as const;

@@ -1,4 +1,4 @@
-// The most that a call can cost: the size of its request, its media, and the bound by both.
+// The most that a call can cost: the size of its request, its media, and the bound that follows from both.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
@@ -12,7 +12,7 @@ import { type RequestFormat, sizeOf } from '../../../src/gateway/ai/metering/mea
 import { catalogModel } from './catalog-model.ts';
 import { wavFile } from './wav.ts';
 
-// A fixed seed, so that a change fails for what it changed; SEED sets another.
+// The seed is fixed, so that a failure comes from a change and not from other values. SEED sets another seed.
 const seed = Number(process.env['SEED'] ?? 20261121);
 const picture = 'iVBORw0KGgoA'.repeat(10_000);
 
@@ -123,7 +123,7 @@ const requests: Record<RequestFormat, (parts: Parts) => object> = {
       { type: 'reasoning', summary: [input] },
     ],
   }),
-  // This format has text only.
+  // This format has only text.
   completions: ({ input, schema, metadata }) => ({
     model: 'x',
     prompt: [JSON.stringify(schema)],
@@ -181,7 +181,7 @@ const base64 = fc
   .uint8Array({ minLength: 1, maxLength: 200 })
   .map((bytes) => Buffer.from(bytes).toString('base64'));
 
-/** A real media part of the format with text in all its other members, and its bytes. */
+/** A real media part of the format with text in all its other members, and the length of its data. */
 function mediumOf(format: RequestFormat): fc.Arbitrary<{ part: object; bytes: number }> {
   return fc.tuple(base64, fc.string({ unit: 'grapheme' }), lookalike).map(([data, note, extra]) => {
     const url = `data:image/png;base64,${data}`;
@@ -343,7 +343,7 @@ describe(`the size of a request (seed ${seed})`, () => {
               model: string;
             };
             const { textBytes, structureBytes } = sizeOf(body, format);
-            // A number or a switch at the top level configures the model and is no prompt text.
+            // A number or boolean at the top level configures the model and is not part of the prompt.
             for (const value of Object.values(body) as unknown[]) {
               if (typeof value !== 'string' && (typeof value !== 'object' || value === null)) continue;
               expect(textBytes + structureBytes).toBeGreaterThanOrEqual(
@@ -373,11 +373,11 @@ describe(`the size of a request (seed ${seed})`, () => {
 describe('the size of stored context', () => {
   test.each<[string, RequestFormat, object]>([
     ['an earlier answer', 'responses', { input: 'hi', previous_response_id: 'resp_1' }],
-    ['a conversation by its name', 'responses', { input: 'hi', conversation: 'conv_1' }],
+    ['a conversation by its id', 'responses', { input: 'hi', conversation: 'conv_1' }],
     ['a conversation as an object', 'responses', { input: 'hi', conversation: { id: 'conv_1' } }],
     ['a prompt of the provider', 'responses', { prompt: { id: 'pmpt_1', variables: { a: 'b' } } }],
     [
-      'an item of before',
+      'an item of an earlier response',
       'responses',
       {
         input: [
@@ -387,7 +387,7 @@ describe('the size of stored context', () => {
       },
     ],
     [
-      'an earlier answer of the package',
+      'an earlier answer in the options of the SDK package',
       'stream',
       {
         prompt: [{ role: 'user', content: [] }],
@@ -459,7 +459,7 @@ describe('the size of media', () => {
   test.each<[string, RequestFormat, object]>([
     ['chat completions, inline', 'chat', turn({ type: 'image_url', image_url: { url: dataUrl } })],
     [
-      'chat completions, by address',
+      'chat completions, by URL',
       'chat',
       turn({ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }),
     ],
@@ -481,7 +481,7 @@ describe('the size of media', () => {
       { input: [{ type: 'function_call_output', call_id: 'c', output: [inputImage] }] },
     ],
     [
-      'responses, of a computer',
+      'responses, in a screenshot of a computer',
       'responses',
       {
         input: [
@@ -516,7 +516,7 @@ describe('the size of media', () => {
     return sizeOfPart({ type: 'input_audio', input_audio: { data, format: 'wav' } }).mediaTokens;
   };
 
-  // A second of the files has 16,000 bytes and counts as 50 tokens.
+  // One second of these files has 16,000 bytes and counts as 50 tokens.
   test('counts audio by its length', () => {
     expect(tokensOfAudio(wavFile(16_000))).toBe(50);
   });
@@ -570,7 +570,7 @@ describe('the size of media', () => {
       turn({ type: 'image', media_type: 'application/pdf', data: content }),
     ],
     [
-      'a PDF by address in an image of text',
+      'a PDF by URL in an image of text',
       'text',
       turn({ type: 'image', media_type: 'application/pdf', url: 'https://example.com/a' }),
     ],
@@ -605,6 +605,7 @@ describe('the bound of a call', () => {
     const { input, credits } = boundOf(model, { size, limit: { tokens: 10, member: 'max_tokens' } });
     // 100 letters, two quotes, a turn and the call.
     expect(input).toBe(126);
+    // The input at the rate of cache writes, and 10 output tokens at the rate of reasoning.
     expect(credits).toBe(BigInt(Math.ceil(input * 1.25 + 30)));
   });
 
@@ -623,7 +624,7 @@ describe('the bound of a call', () => {
     expect(longestOutput(catalogModel({ max_output_tokens: null, context_window: 4_000 }))).toBe(2_000);
   });
 
-  test('counts media up to the context window at most', () => {
+  test('counts media only up to the context window', () => {
     const imagesSize = sizeOf(
       {
         messages: [
@@ -641,7 +642,8 @@ describe('the bound of a call', () => {
     expect(inputBound(catalogModel({ context_window: 128_000 }), { size: imagesSize })).toBe(128_000);
   });
 
-  test('gives the longest answer that the credits cover', () => {
+  test('finds the longest answer that the credits cover', () => {
+    // The input costs 126 credits, and an output token 2.
     expect(affordableOutput([catalogModel()], { size }, 200n)).toBe(37);
     expect(affordableOutput([catalogModel()], { size, choices: 2 }, 200n)).toBe(18);
     expect(affordableOutput([catalogModel()], { size }, 100n)).toBe(-1);

@@ -1,5 +1,5 @@
-// Anthropic bills cache entries of one hour higher than those of five minutes; every route holds
-// and charges for them accordingly.
+// Anthropic charges more for cache entries of one hour than for entries of five minutes. Every route holds
+// credits and charges accordingly.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi, type World } from './world.ts';
@@ -97,7 +97,7 @@ const formats: [string, string, object][] = [
   ['chat completions', '/v1/ai/chat/completions', { messages: [{ role: 'user', content: 'hi' }] }],
 ];
 
-// The charge: 10 tokens at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits, then 600 for an hour.
+// The charge: 10 tokens at 1, 100 at 0.1, 400 at 1.25 and 4 at 5 credits, then 600 for an hour of caching.
 describe.each([
   ['twice the input', 'claude/plain', 1_200n],
   ['their own rate', 'claude/own-rate', 1_800n],
@@ -154,7 +154,7 @@ test.each([
     (options: object) => ({ prompt: withOptions({}), maxOutputTokens: 50, ...options }),
     { providerOptions: { anthropic: { cacheControl: cachedForAnHour.cache_control } } },
   ],
-])('hour-long cache writes are held for only where requested: %s', async (_name, path, body, options) => {
+])('hour-long cache writes raise the hold only if requested: %s', async (_name, path, body, options) => {
   const heldFor = async (requestBody: object) => {
     await (await world.post(path, { model: 'claude/plain', ...requestBody })).text();
     return world.ledger.last().held ?? 0n;
@@ -163,7 +163,7 @@ test.each([
   const shortCacheHold = await heldFor(
     JSON.parse(JSON.stringify(body(options)).replace('"1h"', '"5m"')) as object,
   );
-  // 50 tokens of output at 5 credits. The whole input is held for at the rate of its cache entries:
+  // The hold covers 50 output tokens at 5 credits, and the whole input at the rate of its cache entries:
   // 2 credits for an hour, and 1.25 for five minutes.
   const outputCredits = 50n * 5n;
   const inputTokens = (hourHold - outputCredits) / 2n;

@@ -118,6 +118,7 @@ describe('a call that fails before its first byte', () => {
       attempts: [{ outcome: failure.code }, { outcome: failure.code }, { outcome: 'answered' }],
     });
     expect(calledModels).toHaveLength(3);
+    // The jitter takes off up to 25 percent; with the fixed random number it takes off 12.5 percent.
     expect(clock.sleepsMs).toEqual([437.5, 875]);
   });
 
@@ -223,7 +224,7 @@ describe('a chain of models', () => {
     if (model.id === id) throw new Problem('impossible', 'unsupported_by_model', 'takes no images');
   };
 
-  test('skips a model that does not take the media', async () => {
+  test('skips a model that does not accept the media', async () => {
     const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind'), model('acme/seeing')],
       check: refuseModel('acme/blind'),
@@ -235,7 +236,7 @@ describe('a chain of models', () => {
     });
   });
 
-  test('throws a 422 when no model takes the media', async () => {
+  test('throws a 422 when no model accepts the media', async () => {
     const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain: [model('acme/blind')],
       check: refuseModel('acme/blind'),
@@ -282,7 +283,7 @@ describe('a chain of models', () => {
     return undefined;
   };
 
-  test('goes on after a first model that the call cannot be translated for', async () => {
+  test('tries the fallback when the call cannot be translated for the first model', async () => {
     const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain,
       content: untranslatableFor('acme/first'),
@@ -291,7 +292,7 @@ describe('a chain of models', () => {
     expect(await run).toMatchObject({ answer: 'from acme/second' });
   });
 
-  test('goes on after a first model that refuses the call while it is sent', async () => {
+  test('tries the fallback when the first model refuses the call while it is sent', async () => {
     const { run } = runWith(createCalls({ clock: stillClock() }), {
       chain,
       outcomes: [untranslatableProblem(), 'ok'],
@@ -305,16 +306,19 @@ describe('a chain of models', () => {
   test.each<[string, Partial<Run> & Pick<Run, 'outcomes'>]>([
     ['before it is sent', { content: untranslatableFor('acme/second'), outcomes: [errorResponse(503)] }],
     ['while it is sent', { outcomes: [errorResponse(503), untranslatableProblem()] }],
-  ])('keeps the failure of the first model when a fallback does not fit %s', async (_when, members) => {
-    const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
-    const { run } = runWith(calls, { chain, ...members });
-    await expect(run).rejects.toMatchObject({
-      status: 502,
-      headers: {
-        'x-townhall-attempts': 'acme/first;upstream_failed, acme/second;unsupported_by_model',
-      },
-    });
-  });
+  ])(
+    'throws the failure of the first model when the fallback refuses the call %s',
+    async (_when, members) => {
+      const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
+      const { run } = runWith(calls, { chain, ...members });
+      await expect(run).rejects.toMatchObject({
+        status: 502,
+        headers: {
+          'x-townhall-attempts': 'acme/first;upstream_failed, acme/second;unsupported_by_model',
+        },
+      });
+    },
+  );
 });
 
 describe('a model that keeps failing', () => {
@@ -342,7 +346,7 @@ describe('a model that keeps failing', () => {
     expect(await runWith(calls, { outcomes: ['ok'] }).run).toMatchObject({ answer: 'from acme/fast' });
   });
 
-  test('gives way to its fallback while its breaker is open', async () => {
+  test('is replaced by its fallback while its breaker is open', async () => {
     const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
     for (let call = 0; call < 5; call += 1) await runToFailure(calls, { outcomes: [errorResponse(503)] });
     const { run, calledModels } = runWith(calls, {
@@ -356,7 +360,7 @@ describe('a model that keeps failing', () => {
     expect(calledModels).toEqual(['acme/slow']);
   });
 
-  /** The number of attempts of 1,000 calls in five seconds and their retries. */
+  /** Counts the attempts of 1,000 calls within five seconds, including retries. */
   async function countAttempts(options: Partial<ModelHealthOptions>): Promise<number> {
     const clock = stillClock();
     const calls = createCalls({ clock, random: fixedRandom, ...options });
@@ -368,7 +372,7 @@ describe('a model that keeps failing', () => {
     return attempts;
   }
 
-  test('gets about a fifth more calls by retries', async () => {
+  test('receives about a fifth more calls through retries', async () => {
     const breaker = { consecutiveFailures: Number.POSITIVE_INFINITY, failureShare: 2 };
     const attempts = await countAttempts({ breaker });
     // A fifth of 1,000, and the few retries that are always allowed.
@@ -376,11 +380,11 @@ describe('a model that keeps failing', () => {
     expect(attempts).toBeLessThanOrEqual(1_250);
   });
 
-  test('gets hardly a call while its breaker is open', async () => {
+  test('receives almost no calls while its breaker is open', async () => {
     expect(await countAttempts({})).toBeLessThan(10);
   });
 
-  test('opens no breaker by rate limits, refusals or aborts', async () => {
+  test('opens no breaker for rate limits, refusals or aborts', async () => {
     const calls = createCalls({ clock: stillClock(), retry: { retries: 0 } });
     const caller = AbortSignal.abort();
     for (let call = 0; call < 10; call += 1) {
@@ -451,7 +455,7 @@ describe('a call with two endpoints', () => {
   const modelWithEntry = (overrides: Partial<CatalogModel> = {}) =>
     model('acme/fast', { providerEntry: entry as CatalogModel['providerEntry'], ...overrides });
 
-  /** Calls at a provider of which one endpoint has failed so often that its breaker is open. */
+  /** Calls of a provider whose first endpoint has failed, so that its breaker is open. */
   async function callBesideOpenBreaker(clock: ReturnType<typeof stillClock>) {
     const calls = createCalls({ clock, random: fixedRandom, breaker: { consecutiveFailures: 1 } });
     await runWith(calls, { chain: [modelWithEntry()], outcomes: [errorResponse(503), 'ok'] }).run;
@@ -472,7 +476,7 @@ describe('a call with two endpoints', () => {
     expect(clock.sleepsMs).toEqual([1_000, 1_000]);
   });
 
-  test('waits for its first content while the other breaker is open', async () => {
+  test('has no time limit for its first content while the other breaker is open', async () => {
     const calls = await callBesideOpenBreaker(stillClock());
     const limits: unknown[] = [];
     await callModel(

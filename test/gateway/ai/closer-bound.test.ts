@@ -1,5 +1,5 @@
-// The bound by a published tokenizer: never below the provider's count, and the byte bound where
-// anything fails.
+// The bound from a published tokenizer. It is never below the provider's count; if the tokenizer fails, the
+// byte bound applies.
 import fc from 'fast-check';
 import { countTokens } from 'gpt-tokenizer/encoding/o200k_base';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -135,7 +135,7 @@ describe(`the bound by a tokenizer (seed ${seed})`, () => {
           );
           expect(textTokens).toBeDefined();
           expect(inputBound(model, { size, textTokens, hasTools })).toBeGreaterThanOrEqual(actualTokens);
-          // One token a byte is always enough.
+          // One token per byte is always enough.
           expect(inputBound(model, { size, hasTools })).toBeGreaterThanOrEqual(actualTokens);
         }),
         { seed, numRuns: 100 },
@@ -166,7 +166,7 @@ describe(`the bound by a tokenizer (seed ${seed})`, () => {
   test.each<[string, string]>([
     ['one letter', 'a'.repeat(200_000)],
     ['blanks', `${' '.repeat(100_000)}\n`.repeat(2)],
-  ])('is known for a hostile text of %s', async (_what, text) => {
+  ])('is computed for a hostile text of %s', async (_what, text) => {
     const bound = await computeCloserBound(openAiModel(), { texts: [text], otherBytes: 0 }, sharedCounter);
     // No token of the encoding is longer than 128 of these characters.
     expect(bound).toBeGreaterThanOrEqual(Math.ceil(text.length / 128));
@@ -231,6 +231,7 @@ describe('createTokenCounter', () => {
 
 describe('a call whose byte bound the credits do not cover', () => {
   const rates = { input: 1_000_000, output: 1_000_000 };
+  // 10,200 bytes, but only about 2,200 tokens.
   const content = 'The quick brown fox jumps over the lazy dog again. '.repeat(200);
   let provider: ScriptedProvider;
   let world: World;
@@ -265,7 +266,7 @@ describe('a call whose byte bound the credits do not cover', () => {
     expect(held).toBeLessThan(3_000n);
   });
 
-  test('gets the longest affordable answer without a limit', async () => {
+  test('receives the longest affordable answer without a limit', async () => {
     world.ledger.reset(2_600n);
     expect((await ask('openai/gpt-5-mini')).status).toBe(200);
     const limit = (JSON.parse(provider.lastCall().body.toString()) as { max_completion_tokens: number })
@@ -274,7 +275,7 @@ describe('a call whose byte bound the credits do not cover', () => {
     expect(limit).toBeLessThan(600);
   });
 
-  test('is refused with the price by the tokenizer', async () => {
+  test('is refused with the price that the tokenizer computes', async () => {
     world.ledger.reset(1_000n);
     const response = await ask('openai/gpt-5-mini', { max_completion_tokens: 100 });
     expect(response.status).toBe(402);

@@ -123,7 +123,7 @@ describe('retries and fallbacks on every route', () => {
       expect(provider.calls).toHaveLength(3);
     });
 
-    test('answers by the first callable fallback', async () => {
+    test('answers with the first callable fallback', async () => {
       const response = await call('acme/broken');
       expect(response.status).toBe(200);
       const { model, attempts } = await readAttempts(response.clone());
@@ -135,11 +135,11 @@ describe('retries and fallbacks on every route', () => {
           'acme/ok;answered',
         ].join(', '),
       );
-      // The body names the model that ran, too.
+      // The body names the model that answered, too.
       expect(await response.text()).toContain('acme/ok');
     });
 
-    test('answers by a model of another kind of provider', async () => {
+    test('answers with a model of another kind of provider', async () => {
       const response = await call('acme/to-local');
       expect(await readAttempts(response)).toMatchObject({ model: 'local/echo' });
     });
@@ -201,7 +201,7 @@ describe('retries and fallbacks on every route', () => {
           prompt: [{ role: 'user', content: [{ type: 'file', mediaType: 'image/png', data: picture }] }],
         }),
     ],
-  ])('sends an image to the fallback that takes images (%s)', async (_name, call) => {
+  ])('sends an image to the fallback that accepts images (%s)', async (_name, call) => {
     const response = await call();
     expect(response.status).toBe(200);
     expect(await readAttempts(response)).toEqual({
@@ -212,7 +212,7 @@ describe('retries and fallbacks on every route', () => {
     expect(provider.lastCall().body.toString()).toContain(picture);
   });
 
-  test('falls back when the requested model cannot take a member', async () => {
+  test('falls back when the requested model does not support a member', async () => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'translated/first',
       messages,
@@ -225,7 +225,7 @@ describe('retries and fallbacks on every route', () => {
     });
   });
 
-  test('keeps the failure of the model when its fallback cannot take a member', async () => {
+  test('returns the failure of the model when its fallback does not support a member', async () => {
     const response = await world.post('/v1/ai/chat/completions', {
       model: 'acme/broken-once',
       messages,
@@ -264,7 +264,7 @@ describe('retries and fallbacks on every route', () => {
 
 describe('the deadline of a call', () => {
   test('covers all attempts together', async () => {
-    // Fails twice after a while, then sends nothing: the third attempt gets the remaining time.
+    // Fails twice after 1.5 seconds and then never answers: the third attempt has the remaining time.
     const lifetimesMs: number[] = [];
     let calls = 0;
     const server = createServer((_request, response) => {

@@ -8,7 +8,7 @@ export interface GatewayChild {
   url: string;
   /** A new token of the local user. */
   token: string;
-  /** Ends the process with the signal. Resolves to its exit code, null after SIGKILL. */
+  /** Sends the signal to the process. Resolves to its exit code, or null after SIGKILL. */
   end(signal: 'SIGKILL' | 'SIGTERM'): Promise<number | null>;
 }
 
@@ -36,5 +36,5 @@ export async function startGatewayChild(settings: Record<string, string>): Promi
     const { msg, url, userToken } = JSON.parse(line) as { msg?: string; url: string; userToken: string };
     if (msg === 'listening') return { url, token: userToken, end };
   }
-  throw new Error(`The process ended with ${await exitCode} before it listened.`);
+  throw new Error(`The process exited with ${await exitCode} before it listened.`);
 }

@@ -1,4 +1,4 @@
-// A whole gateway with models of a file, called with the packages of others.
+// A whole gateway with models from a file, called with third-party clients.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -68,7 +68,7 @@ describe('a gateway with a provider of MODELS_FILE', () => {
     expect((await world.user.ai.listModels()).items.map((item) => item.id)).toContain('acme/fast');
   });
 
-  test('logs no key of a cut stream', async () => {
+  test('logs no API key when a stream is cut off', async () => {
     await expect(async () => {
       for await (const _chunk of await openai().chat.completions.create({
         model: 'acme/cut',

@@ -1,7 +1,7 @@
-// Random JSON documents from a seed, with the spacing, escapes and number forms of real clients.
+// Random JSON documents from a seed, with spacing, escapes and number formats as real clients send them.
 
 export interface DocumentGenerator {
-  /** A random integer from 0 to below the limit. */
+  /** A random integer of at least 0 and below the limit. */
   below(limit: number): number;
   /** An object and its parsed value. Member names are not repeated. */
   document(): { text: string; value: Record<string, unknown> };

@@ -1,4 +1,4 @@
-// A hold covers text that resembles media but that the model reads as text.
+// A hold covers text that looks like media to the gateway but is read as text by the model.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi, type World } from './world.ts';
