@@ -62,7 +62,7 @@ export interface AiOptions {
   catalogFile?: string | undefined;
   /** The operator's providers and models; read at start and on change. */
   modelsFile?: string | undefined;
-  /** The built-in models; those of catalog.json by default. */
+  /** The built-in models; the models of catalog.json by default. */
   curated?: ModelsFile;
   /** The folder of Markdown that `local/guide` answers from. */
   guideDirectory: string;
@@ -111,7 +111,7 @@ export interface AiService extends Service<'ai'> {
   checkProviders(): Promise<ProviderCheck[]>;
   /** Ends the calls that run on without their client. */
   stopRuns(): Promise<void>;
-  /** Resolves when every call so far is charged. */
+  /** Resolves when all calls that have been made are charged. */
   settled(): Promise<void>;
   /** Counts calls with an impossible usage, and users whose paid calls are stopped for it. */
   usageAlarms(): UsageAlarmCounts;

@@ -13,7 +13,7 @@ export interface AlarmStore {
   add(userId: string): Promise<void>;
   /** The alarms of the last `windowMs`, the oldest first; 30,000 at most. */
   list(windowMs: number): Promise<StoredAlarm[]>;
-  /** When the stop of each user ends; users whose paid calls are not stopped are absent. */
+  /** When the paid calls of each stopped user are allowed again; other users are absent. */
   stopEnds(
     userIds: readonly string[],
     stop: { windowMs: number; alarms: number },

@@ -35,7 +35,7 @@ export interface BilledCall {
   demand: Demand;
   /**
    * Units to charge when the caller disconnects before the answer reports them; for
-   * calls that are priced by units alone.
+   * calls that are priced only by units.
    */
   unitsIfDisconnected?: Units | undefined;
   /**

@@ -41,7 +41,7 @@ export const nothingUsed: UsageCount = {
   doubt: undefined,
 };
 
-/** The usage of the answer so far. A call that the gateway itself rejected has no usage. */
+/** The usage of the answer up to now. A call that the gateway itself rejected has no usage. */
 export function countUsage(outcome: UsageOutcome, input: CountInput): UsageCount {
   if (outcome === 'rejected') return nothingUsed;
   const count = countTokens(input);

@@ -108,7 +108,7 @@ async function reserveAffordable(
 
 /**
  * The amount to reserve out of the available credits. A call whose answer may be shorter
- * takes half of them while other calls of the user run, but enough for 16 tokens.
+ * reserves half of them while other calls of the user run, but enough for 16 tokens.
  */
 function affordableAmount(
   { models, demand, isAlone }: ReserveOptions,

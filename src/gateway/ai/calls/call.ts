@@ -22,7 +22,7 @@ export interface ModelRequest<T, Content = undefined> {
   deadlineMs: number;
   /** Whether the answer is streamed; `first_content_s` of a model applies then. */
   streams?: boolean;
-  /** Returns the hash of the caller's session, whose calls go to the same key of a provider with several. */
+  /** Returns the hash of the caller's session. Calls of one session go to the same key of the provider. */
   session?: (() => number | undefined) | undefined;
   /**
    * Throws a Problem when the model cannot execute the call. After `unsupported_by_model` the next

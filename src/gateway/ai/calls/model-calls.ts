@@ -40,7 +40,7 @@ export function streamParts(
   return followParts(languageModel.stream(modelCall), { bill, signal: hub.signal, rate });
 }
 
-/** The language model and its call. A call without an output limit gets one that the caller can pay for. */
+/** Builds the call of the language model, with the reserved output limit if the caller sent none. */
 function prepare(
   { providers }: Pick<AiContext, 'providers'>,
   { model, effort, firstMs, backend }: ModelAttempt,

@@ -1,5 +1,5 @@
 // The order in which the models of a call are tried: the requested model and then its fallbacks,
-// or, where the requested model has `route_by`, all of them by weight, price or latency.
+// or, if the requested model has `route_by`, all of them by weight, price or latency.
 import type { Clock } from '../../../kernel/clock.ts';
 import { hashText } from '../../../kernel/hash-text.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';

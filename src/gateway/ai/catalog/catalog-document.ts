@@ -11,7 +11,7 @@ import {
   createModelsParser,
 } from './models-file.ts';
 
-/** An entry of the catalog that updates leave as it is: the whole model, or its rates only. */
+/** An entry of the catalog that updates do not change: the whole model, or only its rates. */
 export interface Pin {
   id: string;
   member: 'model' | 'price';

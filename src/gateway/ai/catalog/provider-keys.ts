@@ -1,6 +1,5 @@
-// The keys, credentials and endpoints of a provider in the models file. Providers with one key, several keys
-// or credentials are brought into one form, which tells the environment variables that calls need and those
-// that are missing.
+// The keys, credentials and endpoints of a provider in the models file, in one form for providers with one
+// key, several keys or credentials. Tells which environment variables calls need, and which are missing.
 import { credentialEnvs, type Credentials, secretEnv } from './credentials.ts';
 
 /** One of several keys of a provider. */

@@ -107,7 +107,7 @@ export interface SerializeOptions {
   renderError: (error: unknown) => Record<string, unknown> | undefined;
 }
 
-/** Resolves at the first part with content, so that a failure before it is thrown and still gets a status. */
+/** Resolves at the first part with content. Throws an earlier failure, so that it still gets an HTTP status. */
 export async function serializeStream(
   parts: AsyncIterable<StreamPart>,
   options: SerializeOptions,

@@ -1,4 +1,4 @@
-// Handles a call in a format whose stream is a list of unnamed chunks with `[DONE]` at its end: chat
+// Handles a call in a format whose stream is a list of unnamed chunks that ends with `[DONE]`: chat
 // completions and OpenAI's older completions. Providers that support the format get the caller's bytes;
 // for all others the call is translated. `ChunkedFormat` describes how the two formats differ.
 import { unixSeconds } from '../../../kernel/clock.ts';

@@ -1,4 +1,4 @@
-// The hub: the one interface of a language model inside this service. Formats (text, stream, chat
+// The hub: the common interface of all language models inside this service. Formats (text, stream, chat
 // completions) translate requests to `ModelCall`, providers implement `LanguageModel`, so n formats and
 // m providers need n + m translations. Calls and parts are version 4 of the AI SDK's language-model
 // specification, which its provider packages implement; formats/language-model.ts translates version 3.

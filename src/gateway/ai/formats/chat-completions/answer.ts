@@ -237,7 +237,7 @@ export function serializeFinishReason({ unified }: FinishReason): string {
     case 'tool-calls':
       return 'tool_calls';
     default:
-      // The format has no finish reason for the others (`other`, `interrupted`).
+      // The format has no finish reason for `other` and `interrupted`.
       return 'stop';
   }
 }

@@ -9,7 +9,7 @@ import {
 } from '../chat-completions/answer.ts';
 import { requireSuccess, truncatedAnswer } from '../translation/finish.ts';
 
-/** The texts of the answer as one completion. Throws for a failed answer. */
+/** The text of the answer as one completion. Throws for a failed answer. */
 export function serializeCompletion(answer: Answer, options: CompletionOptions): Completion {
   requireSuccess(answer.finishReason);
   const text = answer.content.map((part) => (part.type === 'text' ? part.text : '')).join('');
@@ -20,7 +20,7 @@ export function serializeCompletion(answer: Answer, options: CompletionOptions):
 }
 
 /**
- * The texts of a stream as chunks; reasoning is left out. A last chunk without choices carries the usage
+ * The text of a stream as chunks; reasoning is left out. A last chunk without choices carries the usage
  * when the caller requested it. Throws the errors of the parts, and a Problem when the parts end early.
  */
 export async function* serializeChunks(

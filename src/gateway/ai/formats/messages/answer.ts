@@ -198,7 +198,7 @@ function redactedThinking({ kind, toolCallId, replay = {} }: Block): MessageBloc
   return { type: 'redacted_thinking', data };
 }
 
-// Some clients do not return thinking without a signature, so every block gets one.
+// Some clients do not return thinking without a signature, so every thinking block has one.
 function signatureOf({ replay = {} }: Block): string {
   return encodeReplay({ options: replay });
 }
@@ -206,7 +206,7 @@ function signatureOf({ replay = {} }: Block): string {
 function serializeStopReason({ unified, raw }: FinishReason, hasToolUse: boolean): string {
   if (unified === 'length') return 'max_tokens';
   if (unified === 'content-filter') return 'refusal';
-  // Some servers report another reason with tool calls, and clients run tools by this reason alone.
+  // Some servers report another reason with tool calls, but clients run tools only for `tool_use`.
   if (unified === 'tool-calls' || hasToolUse) return 'tool_use';
   return raw === 'stop_sequence' ? 'stop_sequence' : 'end_turn';
 }

@@ -22,8 +22,8 @@ export interface PassthroughFormat {
   /** Members of an event whose objects hold the model's name. */
   modelNestedIn: readonly string[];
   /**
-   * Members that limit the output. A request without a limit gets the first, unless
-   * the provider names another.
+   * Members that limit the output. The gateway adds the first member to a request without a limit, unless
+   * the provider has a member of its own.
    */
   limitMembers: readonly string[];
   /** Whether the provider's own member for the limit (`output_limit_member`) belongs to this format. */

@@ -1,4 +1,4 @@
-// Unpacks replay metadata in a request that passes through. A conversation that was translated so far may
+// Unpacks replay metadata in a request that passes through. A conversation that was translated before may
 // continue at a provider that supports the format. Metadata that came from this provider is restored to its
 // own members. The provider would reject metadata of another provider, so the reasoning with it is left out,
 // with a warning.

@@ -27,7 +27,7 @@ const maxNameLength = 64;
 /** Maximum number of tools in all namespaces of a request. */
 export const maxNamespaceTools = 1_024;
 
-/** Ignores tools of the wrong shape and those beyond the maximum; `toTools` refuses both. */
+/** Ignores malformed tools and tools beyond the maximum; `toTools` refuses both. */
 export function createToolTable({ tools }: Pick<ResponseRequest, 'tools'>): ToolTable {
   const byModelName = new Map<string, CallerTool>();
   const modelNames = new Map<string, string>();

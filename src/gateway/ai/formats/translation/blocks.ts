@@ -1,6 +1,6 @@
 // An answer of the hub as a sequence of blocks: text, reasoning and tool calls, one at a
-// time. Providers may interleave the parts of a stream (parallel tool calls, a text that ends
-// after a call began); the messages and responses formats send one block after the other.
+// time. Providers may interleave the parts of a stream (parallel tool calls, or text that ends after
+// a tool call began), but the messages and responses formats send one block after another.
 import {
   formatSourceList,
   type Answer,
@@ -150,7 +150,7 @@ class BlockQueue {
     }
   }
 
-  /** Appends to a text. A text that a later block has ended continues in a new block. */
+  /** Appends to a text or reasoning block. If a later block has ended it, a new block continues it. */
   append(kind: TextKind, id: string, delta: string, metadata?: ProviderMetadata): void {
     const queued = this.#find(kind, id) ?? (delta === '' ? undefined : this.#open(kind, id, metadata));
     if (queued === undefined) return;

@@ -1,5 +1,5 @@
 // Collects members of a request that a model does not receive and that do not affect the answer:
-// labels and hints. The caller gets one warning for each name, so that no member is dropped silently.
+// labels and hints. The caller receives one warning for each name, so that no member is dropped silently.
 import type { Warning } from '../../hub/language-model.ts';
 
 export interface DroppedHints {
