@@ -225,7 +225,7 @@ describe('a background response', () => {
   test('is reported as failed when its gateway has stopped', async () => {
     const { id: responseId } = await start();
     await waitForEnd(responseId);
-    // An expired lease is what a gateway leaves behind that stopped while it ran the response.
+    // A gateway that stopped while it ran the response would leave an expired lease behind.
     await world.sql`
       update gateway.ai_responses set run_lease = now() - interval '1 second'
       where response_id = ${responseId}`;

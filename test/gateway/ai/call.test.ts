@@ -118,7 +118,7 @@ describe('a call that fails before its first byte', () => {
       attempts: [{ outcome: failure.code }, { outcome: failure.code }, { outcome: 'answered' }],
     });
     expect(calledModels).toHaveLength(3);
-    // The jitter takes off up to 25 percent; with the fixed random number it takes off 12.5 percent.
+    // The jitter shortens a delay by up to 25 percent, and by 12.5 percent at the fixed random number.
     expect(clock.sleepsMs).toEqual([437.5, 875]);
   });
 

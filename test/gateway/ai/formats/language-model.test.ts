@@ -205,7 +205,7 @@ describe('a request of ai.streamText', () => {
 
   const modelHeader = { 'ai-language-model-id': 'local/echo' };
 
-  test('takes the model from the header', async () => {
+  test('reads the model from the header', async () => {
     const answer = await partsOf(await stream({ prompt: say('x') }, modelHeader));
     expectWellFormed(answer);
     expect(answer.parts[1]).toMatchObject({ modelId: 'local/echo' });

@@ -194,7 +194,7 @@ describe("the AI SDK's gateway provider", () => {
     ).rejects.toMatchObject({ name: 'GatewayAuthenticationError' });
   });
 
-  test("takes the effort from version 7's common reasoning option", async () => {
+  test("reads the effort from version 7's common reasoning option", async () => {
     const gateway = createGateway4(settings());
     await expect(
       ai7.generateText({ model: gateway('local/echo'), prompt: 'x', reasoning: 'max', maxRetries: 0 }),

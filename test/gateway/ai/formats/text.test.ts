@@ -93,7 +93,7 @@ describe('ai.generateText', () => {
     });
   });
 
-  test('takes a conversation instead of a prompt', async () => {
+  test('accepts a conversation instead of a prompt', async () => {
     const messages = [
       { role: 'user', content: 'a' },
       { role: 'assistant', content: 'b' },
