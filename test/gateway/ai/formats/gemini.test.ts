@@ -1,6 +1,8 @@
 // Gemini's API with Google's own client, unmodified, on models of three kinds of providers.
 import { ApiError, GoogleGenAI, Type } from '@google/genai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { serializeAnswer, serializeChunks } from '../../../../src/gateway/ai/formats/gemini/answer.ts';
+import { type StreamPart, unknownUsage } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { eventsOf, testResilience, startAi, userToken, type World } from '../world.ts';
 
@@ -326,5 +328,42 @@ describe('a paid call', () => {
     const balanceBefore = world.ledger.balance;
     await post('/v1beta/models/acme/failing:generateContent', hello);
     expect(world.ledger.balance).toBe(balanceBefore);
+  });
+});
+
+describe('a file that the model generated', () => {
+  const options = { modelId: 'acme/draws', responseId: 'msg_1', includeThoughts: false };
+  const end = { finishReason: { unified: 'stop' as const, raw: undefined }, usage: unknownUsage() };
+  const file = (data: Extract<StreamPart, { type: 'file' }>['data']) => ({
+    type: 'file' as const,
+    mediaType: 'image/png',
+    data,
+  });
+  const cases = [
+    ['base64', file({ type: 'data', data: 'AQI=' }), { inlineData: { mimeType: 'image/png', data: 'AQI=' } }],
+    [
+      'bytes',
+      file({ type: 'data', data: new Uint8Array([1, 2]) }),
+      { inlineData: { mimeType: 'image/png', data: 'AQI=' } },
+    ],
+    [
+      'a URL',
+      file({ type: 'url', url: new URL('https://files.example/a.png') }),
+      { fileData: { mimeType: 'image/png', fileUri: 'https://files.example/a.png' } },
+    ],
+  ] as const;
+
+  test.each(cases)('is a part of a whole answer: %s', (_name, content, part) => {
+    const answer = serializeAnswer({ content: [content], warnings: [], ...end }, options);
+    expect(answer.candidates?.[0]?.content?.parts).toEqual([part]);
+  });
+
+  test.each(cases)('is a part of a stream: %s', async (_name, content, part) => {
+    async function* parts(): AsyncGenerator<StreamPart> {
+      yield content;
+      yield { type: 'finish', ...end };
+    }
+    const { value: firstChunk } = await serializeChunks(parts(), options).next();
+    expect(firstChunk).toMatchObject({ candidates: [{ content: { parts: [part] } }] });
   });
 });

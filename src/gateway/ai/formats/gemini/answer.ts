@@ -80,15 +80,13 @@ function toParts(content: Content, options: GeminiAnswerOptions): GeminiPart[] {
     case 'tool-call':
       return [toFunctionCall(content)];
     case 'file':
-      return typeof content.data === 'string'
-        ? [{ inlineData: { mimeType: content.mediaType, data: content.data } }]
-        : [];
+      return [toFilePart(content)];
     default:
       return [];
   }
 }
 
-// The parts of a stream are deltas; a function call is one part with its whole input.
+// The parts of a stream are deltas; a function call or a file is one whole part.
 function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOptions): GeminiPart[] {
   switch (part.type) {
     case 'text-delta':
@@ -99,9 +97,17 @@ function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOption
         : [];
     case 'tool-call':
       return [toFunctionCall(part)];
+    case 'file':
+      return [toFilePart(part)];
     default:
       return [];
   }
+}
+
+function toFilePart({ mediaType: mimeType, data: file }: Extract<Content, { type: 'file' }>): GeminiPart {
+  if (file.type === 'url') return { fileData: { mimeType, fileUri: String(file.url) } };
+  const data = typeof file.data === 'string' ? file.data : Buffer.from(file.data).toString('base64');
+  return { inlineData: { mimeType, data } };
 }
 
 function toFunctionCall(call: Extract<Content, { type: 'tool-call' }>): GeminiPart {
