@@ -154,14 +154,9 @@ export async function raiseReservation(
 /** The 402 for an output limit that an SDK package raised beyond what the credits cover. */
 export async function refuseRaisedLimit(
   refusal: Problem,
-  {
-    ledger,
-    payer,
-    reserved,
-    demand,
-    price,
-  }: Omit<RaiseOptions, 'model'> & { reserved: bigint; price: bigint },
+  options: Omit<RaiseOptions, 'model'> & { reserved: bigint; price: bigint },
 ): Promise<Problem> {
+  const { ledger, payer, reserved, demand, price } = options;
   const availableCredits = reserved + (await ledger.available(payer.userId, payer.tokenId));
   return insufficientCredits(
     { ...demand, limit: undefined, limitMember: undefined },

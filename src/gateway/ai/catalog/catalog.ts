@@ -126,20 +126,22 @@ function createFilesReader({
   let readModels: ModelsFileReader | undefined;
   return async () => {
     const hasCatalog = catalogFile !== undefined && existsSync(catalogFile);
-    const update = hasCatalog
+    const catalogSource = hasCatalog
       ? await (readCatalog ??= createModelsFileReader(catalogFileKind))(catalogFile)
       : undefined;
-    const operatorSource =
+    const modelsSource =
       modelsFile === undefined ? undefined : await (readModels ??= createModelsFileReader())(modelsFile);
     return {
-      text: JSON.stringify([update?.text, operatorSource?.text]),
+      text: JSON.stringify([catalogSource?.text, modelsSource?.text]),
       parse() {
         const sharedEntries =
-          update === undefined ? curated : overlay(curated, update.parse(existingEntries(builtin, curated)));
-        const sources = [builtin, sharedEntries];
-        if (operatorSource !== undefined)
-          sources.push(operatorSource.parse(existingEntries(builtin, sharedEntries)));
-        return mergeFiles(sources);
+          catalogSource === undefined
+            ? curated
+            : overlay(curated, catalogSource.parse(existingEntries(builtin, curated)));
+        const layers = [builtin, sharedEntries];
+        if (modelsSource !== undefined)
+          layers.push(modelsSource.parse(existingEntries(builtin, sharedEntries)));
+        return mergeFiles(layers);
       },
     };
   };

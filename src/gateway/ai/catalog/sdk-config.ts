@@ -6,7 +6,7 @@ import type { CatalogModel } from './catalog.ts';
  * The SDK's major version in the user agent selects the version of the specification, because the SDK refuses
  * any other version.
  */
-export function sdkConfig(
+export function toSdkConfig(
   models: readonly CatalogModel[],
   userAgent: string | string[] | undefined,
 ): SdkConfig {

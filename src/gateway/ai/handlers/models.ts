@@ -7,7 +7,7 @@ import type { AiContext, AiHandlers } from '../calls/context.ts';
 import { type Catalog, viewerOf } from '../catalog/catalog.ts';
 import { toMessagesModel, toMessagesModelList, toModelEntry } from '../catalog/client-models.ts';
 import { remoteProviders, toModelProvider } from '../catalog/provider-views.ts';
-import { sdkConfig } from '../catalog/sdk-config.ts';
+import { toSdkConfig } from '../catalog/sdk-config.ts';
 
 type ModelOperation =
   | 'ai.listModels'
@@ -37,7 +37,7 @@ export function modelHandlers({
     'ai.getConfig': async ({ identity, request }) => ({
       status: 200,
       headers: { vary: 'User-Agent' },
-      body: sdkConfig(catalog.callableModels(viewerOf(identity), 'stream'), request.headers['user-agent']),
+      body: toSdkConfig(catalog.callableModels(viewerOf(identity), 'stream'), request.headers['user-agent']),
     }),
 
     'ai.listClientModels': async (call) => listClientModels(catalog, call),

@@ -6,7 +6,7 @@ import type { Call, Reply, SseEvent } from '../../../kernel/contract/operation.t
 import type { JsonRecord } from '../../../kernel/json-value.ts';
 import { type Problem, invalidMember } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
-import { responseObject } from '../formats/responses/answer.ts';
+import { createResponseObject } from '../formats/responses/answer.ts';
 import { type StreamReply, startedResponse } from './background.ts';
 import {
   planOf,
@@ -45,7 +45,7 @@ export async function createInBackground(
   const { response, events } = await background.start({
     plan,
     response: present(
-      responseObject({ modelId: body.model, responseId: plan.responseId, nowSeconds, body }),
+      createResponseObject({ modelId: body.model, responseId: plan.responseId, nowSeconds, body }),
       plan,
     ) as JsonRecord,
     remember,

@@ -14,7 +14,7 @@ import { invalidMember, type Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import { type AiContext, callMembers } from '../calls/context.ts';
 import { viewerOf } from '../catalog/catalog.ts';
-import { completeText, toSummaryInput, userMessages } from '../formats/responses/compaction.ts';
+import { readCompleteText, toSummaryInput, selectUserMessages } from '../formats/responses/compaction.ts';
 import { ownerOf } from '../calls/owner.ts';
 import { openSummaries, readItems, type ResponsesFormat } from './plan.ts';
 import { toStoredItems } from './stored/items.ts';
@@ -49,7 +49,7 @@ export async function compactResponse(
       id: id('resp'),
       object: 'response.compaction',
       created_at: unixSeconds(clock.now()),
-      output: compactedItems(items, completeText(response), (summary) =>
+      output: compactedItems(items, readCompleteText(response), (summary) =>
         storedResponses.summaries.seal(owner, summary),
       ) as ResponseOutputItem[],
       usage: response['usage'] as ResponseAnswer['usage'] & {},
@@ -70,7 +70,7 @@ function compactedItems(
   seal: (summary: string) => string,
 ): JsonRecord[] {
   if (summary === undefined) return toStoredItems(items);
-  const messages = toStoredItems(userMessages(items)).map((item) => ({ status: 'completed', ...item }));
+  const messages = toStoredItems(selectUserMessages(items)).map((item) => ({ status: 'completed', ...item }));
   return [...messages, { id: id('cmp'), type: 'compaction', encrypted_content: seal(summary) }];
 }
 

@@ -10,7 +10,7 @@ import type { AiHandlers } from '../calls/context.ts';
 import { cancelResponse, createInBackground, readResponse } from './background-handlers.ts';
 import { ownerOf } from '../calls/owner.ts';
 import { viewerOf } from '../catalog/catalog.ts';
-import { responseObject } from '../formats/responses/answer.ts';
+import { createResponseObject } from '../formats/responses/answer.ts';
 import { type JoinableReply, joinStream } from './joined-streams.ts';
 import { sizeOf } from '../metering/measure.ts';
 import { tokensOfRequest } from '../metering/token-count.ts';
@@ -106,7 +106,12 @@ async function createResponse(context: ResponsesContext, call: ResponseCall): Pr
     background,
     log: call.log,
     owner: ownerOf(call.identity),
-    response: responseObject({ modelId: body.model, responseId: id('resp'), nowSeconds, body }) as JsonRecord,
+    response: createResponseObject({
+      modelId: body.model,
+      responseId: id('resp'),
+      nowSeconds,
+      body,
+    }) as JsonRecord,
     remember,
     signal: call.signal,
     graceMs,

@@ -8,7 +8,7 @@ import { invalidMember, type Problem } from '../../../kernel/problem.ts';
 import type { Identity } from '../../identity.ts';
 import type { CatalogModel } from '../catalog/catalog.ts';
 import type { TranslatedFormat } from '../handlers/translated-format.ts';
-import { isCompaction, summaryMessage } from '../formats/responses/compaction.ts';
+import { isCompaction, toSummaryMessage } from '../formats/responses/compaction.ts';
 import { adapterOf } from '../providers/adapters.ts';
 import { toContextItems } from './stored/items.ts';
 import { isSealedSummary } from './stored/summaries.ts';
@@ -136,7 +136,7 @@ export function openSummaries(
     const summary =
       count > maxSummaries ? undefined : summaries.open(owner, item['encrypted_content'] as string);
     if (summary === undefined) throw unreadableSummary();
-    return summaryMessage(summary);
+    return toSummaryMessage(summary);
   });
 }
 

@@ -5,7 +5,7 @@ import type { SocketConversation } from '../../../kernel/http/websocket.ts';
 import { id } from '../../../kernel/ids.ts';
 import { isRecord, type JsonRecord } from '../../../kernel/json-value.ts';
 import { invalidMember, type Problem } from '../../../kernel/problem.ts';
-import { responseObject } from '../formats/responses/answer.ts';
+import { createResponseObject } from '../formats/responses/answer.ts';
 import { toContextItems, toStoredItems } from './stored/items.ts';
 import { maxConversationBytes } from './stored/stored-responses.ts';
 
@@ -124,7 +124,7 @@ function toItems(input: unknown): JsonRecord[] {
 function warmUp(body: JsonRecord, clock: Pick<Clock, 'now'>) {
   const { model } = body;
   if (typeof model !== 'string') throw invalidMember('model', 'is required');
-  return responseObject({
+  return createResponseObject({
     modelId: model,
     responseId: id('resp'),
     nowSeconds: () => unixSeconds(clock.now()),

@@ -48,7 +48,11 @@ export function serializeResponse(answer: Answer, options: ResponseOptions): Res
       ? [replayItem(item), serializedItem]
       : [serializedItem];
   });
-  return finalResponse(responseObject(options), { ...answer, output, nowSeconds: options.nowSeconds });
+  return toFinalResponse(createResponseObject(options), {
+    ...answer,
+    output,
+    nowSeconds: options.nowSeconds,
+  });
 }
 
 export type ResponseStreamOptions = ResponseOptions & StreamOptions;
@@ -61,7 +65,7 @@ export async function* serializeResponseEvents(
   parts: AsyncIterable<StreamPart>,
   { onWarnings, ...options }: ResponseStreamOptions,
 ): AsyncGenerator<ResponseEvent> {
-  const response = responseObject(options);
+  const response = createResponseObject(options);
   const items = createItemEvents(createToolTable(options.body));
   let eventCount = 0;
   const addSequence = (event: UnnumberedEvent): ResponseEvent => {
@@ -76,27 +80,20 @@ export async function* serializeResponseEvents(
     }
     if (event.type === 'finish') {
       const { output } = items;
-      const finalAnswer = finalResponse(response, { ...event, output, nowSeconds: options.nowSeconds });
-      const type = finalAnswer.status === 'incomplete' ? 'response.incomplete' : 'response.completed';
-      yield addSequence({ type, response: finalAnswer });
+      const finalResponse = toFinalResponse(response, { ...event, output, nowSeconds: options.nowSeconds });
+      const type = finalResponse.status === 'incomplete' ? 'response.incomplete' : 'response.completed';
+      yield addSequence({ type, response: finalResponse });
     } else for (const itemEvent of items.serialize(event)) yield addSequence(itemEvent);
   }
 }
 
-function finalResponse(
-  response: ResponseAnswer,
-  {
-    finishReason,
-    usage,
-    output,
-    nowSeconds,
-  }: {
-    finishReason: FinishReason;
-    usage: Usage;
-    output: ResponseOutputItem[];
-    nowSeconds: () => number;
-  },
-): ResponseAnswer {
+interface FinalAnswer extends Pick<Answer, 'finishReason' | 'usage'> {
+  output: ResponseOutputItem[];
+  nowSeconds: () => number;
+}
+
+function toFinalResponse(response: ResponseAnswer, finalAnswer: FinalAnswer): ResponseAnswer {
+  const { finishReason, usage, output, nowSeconds } = finalAnswer;
   const reason = incompleteReason(finishReason);
   return {
     ...response,
@@ -133,7 +130,12 @@ function serializeUsage({ inputTokens, outputTokens }: Usage): ResponseUsage {
 const maxRepeatedBytes = 16 * 1024;
 
 /** The answer before its first item. Clients expect all of these members. */
-export function responseObject({ modelId, responseId, nowSeconds, body }: ResponseOptions): ResponseAnswer {
+export function createResponseObject({
+  modelId,
+  responseId,
+  nowSeconds,
+  body,
+}: ResponseOptions): ResponseAnswer {
   const repeat = <T>(value: unknown, fallback: T): unknown => {
     if (value === undefined || value === null) return fallback;
     return approximateJsonBytes(value, maxRepeatedBytes) > maxRepeatedBytes ? fallback : value;

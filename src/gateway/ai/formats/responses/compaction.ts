@@ -57,17 +57,17 @@ function textOf(value: unknown): string {
 }
 
 /** The user's messages, which a compaction keeps. */
-export function userMessages(items: readonly unknown[]): JsonRecord[] {
+export function selectUserMessages(items: readonly unknown[]): JsonRecord[] {
   return items.filter(isRecord).filter(({ type = 'message', role }) => type === 'message' && role === 'user');
 }
 
 /** The message in which a model reads a summary. */
-export function summaryMessage(summary: string): JsonRecord {
+export function toSummaryMessage(summary: string): JsonRecord {
   return message('user', `Summary of the conversation so far:\n${summary}`);
 }
 
 /** The text of a completed response; undefined if the response is incomplete, failed or without text. */
-export function completeText({ status = 'completed', output }: JsonRecord): string | undefined {
+export function readCompleteText({ status = 'completed', output }: JsonRecord): string | undefined {
   if (status !== 'completed' || !Array.isArray(output)) return undefined;
   const text = output
     .filter(isRecord)
