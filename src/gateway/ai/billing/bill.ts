@@ -216,7 +216,7 @@ export class Bill {
   }
 
   /**
-   * sent → streaming. The answer has begun with the last of these attempts: it is charged from here
+   * sent → streaming. The answer has begun in the last of `attempts` attempts: it is charged from here
    * on, and no retry or fallback follows. The backend is released when the bill ends.
    */
   follow(attempts: number, backend?: Releasable): void {
@@ -239,8 +239,8 @@ export class Bill {
   }
 
   /**
-   * open | reserved → released, sent → settled. Ends the bill of a call that got no answer in these
-   * attempts. Never throws.
+   * open | reserved → released, sent → settled. Ends the bill of a call without an answer in
+   * `attempts` attempts. Never throws.
    */
   async close(error: unknown, attempts: number): Promise<void> {
     this.#attempts = { attempts };

@@ -1,5 +1,5 @@
-// One model call. Tries the requested model and then its fallbacks, or the router's order: checks the
-// model, reserves credits, and sends the request with retries. The end of the answer settles the bill.
+// One model call. Tries the requested model and its fallbacks, in order or as the router sorts them: checks
+// the model, reserves credits, and sends the request with retries. The end of the answer settles the bill.
 // docs/architecture.md walks through this file.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -157,7 +157,7 @@ function planFor<T, Content>(
   }
 }
 
-/** Returns the 422 of a model that does not support the call, as a fallback may. Throws all other errors. */
+/** Returns the 422 of a model that does not support the call, to try the next one. Throws other errors. */
 function requireMismatch(error: unknown): Problem {
   if (error instanceof Problem && error.code === 'unsupported_by_model') return error;
   throw error;

@@ -121,8 +121,8 @@ function startVideo(
 }
 
 /**
- * Waits for the result of a submitted job. Another process may have submitted it, and to a fallback of the
- * requested model.
+ * Waits for the result of a submitted job. It may have been submitted by another process, or to a fallback
+ * of the requested model.
  */
 async function fetchVideo(
   options: MediaGenerationOptions,
