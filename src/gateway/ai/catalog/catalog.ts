@@ -104,8 +104,7 @@ export async function checkModelsFiles(files: ModelsFiles): Promise<void> {
  * valid entries stay in use.
  */
 export async function openCatalog(options: CatalogOptions): Promise<Catalog> {
-  const source = await openSnapshots(options);
-  return createCatalog({ env: options.env, snapshot: source.current, close: source.close });
+  return new SnapshotCatalog(options.env, await openSnapshots(options));
 }
 
 interface FileContents {
@@ -192,40 +191,43 @@ async function openSnapshots({ log, ...files }: CatalogOptions): Promise<Snapsho
   };
 }
 
-function createCatalog({
-  env,
-  snapshot,
-  close,
-}: {
-  env: CatalogOptions['env'];
-  snapshot: () => Snapshot;
-  close: () => void;
-}): Catalog {
-  function isReady({ providerEntry }: CatalogModel): boolean {
-    return hasUsableKey(providerEntry, env);
+/** The catalog on the current snapshot. Keys are looked up at each call, so a new key takes effect at once. */
+class SnapshotCatalog implements Catalog {
+  readonly #env: CatalogOptions['env'];
+  readonly #source: SnapshotSource;
+
+  constructor(env: CatalogOptions['env'], source: SnapshotSource) {
+    this.#env = env;
+    this.#source = source;
   }
 
-  function isCallable(viewer: Viewer, model: CatalogModel, modality?: Modality): boolean {
-    return isReady(model) && isAllowed(viewer, model.id) && hasModality(model, modality);
+  list(viewer: Viewer): ModelList {
+    return toModelList(this.visibleModels(viewer), viewer);
   }
 
-  function find(viewer: Viewer, id: string): CatalogModel {
-    const model = snapshot().get(id);
-    if (model === undefined || !isAllowed(viewer, id) || (viewer.kind === 'user' && !isReady(model)))
+  visibleModels(viewer: Viewer): CatalogModel[] {
+    return this.all().filter(
+      (model) => viewer.kind === 'admin' || (this.#isReady(model) && isAllowed(viewer, model.id)),
+    );
+  }
+
+  find(viewer: Viewer, id: string): CatalogModel {
+    const model = this.#source.current().get(id);
+    if (model === undefined || !isAllowed(viewer, id) || (viewer.kind === 'user' && !this.#isReady(model)))
       throw modelNotFound(`There is no model ${id} that you can call; GET /v1/ai/models lists them.`);
     return model;
   }
 
-  function visibleModels(viewer: Viewer): CatalogModel[] {
-    return [...snapshot().values()].filter(
-      (model) => viewer.kind === 'admin' || (isReady(model) && isAllowed(viewer, model.id)),
-    );
+  get(viewer: Viewer, id: string): Model {
+    return toModel(this.find(viewer, id), viewer);
   }
 
-  function callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel {
-    const model = find(viewer, id);
-    if (!isReady(model))
-      throw modelNotFound(`The model ${id} cannot be called: ${missingKeys(model.providerEntry, env)}.`);
+  callableModel(viewer: Viewer, id: string, modality?: Modality): CatalogModel {
+    const model = this.find(viewer, id);
+    if (!this.#isReady(model))
+      throw modelNotFound(
+        `The model ${id} cannot be called: ${missingKeys(model.providerEntry, this.#env)}.`,
+      );
     if (!hasModality(model, modality)) {
       throw new Problem(
         'impossible',
@@ -237,23 +239,36 @@ function createCatalog({
     return model;
   }
 
-  return {
-    visibleModels,
-    list: (viewer) => toModelList(visibleModels(viewer), viewer),
-    find,
-    get: (viewer, id) => toModel(find(viewer, id), viewer),
-    callableModel,
-    chain(viewer, id, modality) {
-      const model = callableModel(viewer, id, modality);
-      const fallbacks = model.fallbacks.flatMap((fallback) => snapshot().get(fallback) ?? []);
-      return [model, ...fallbacks.filter((fallback) => isCallable(viewer, fallback, modality))];
-    },
-    callableModels: (viewer, modality) =>
-      [...snapshot().values()].filter((model) => isCallable(viewer, model, modality)),
-    all: () => [...snapshot().values()],
-    requirements: () => allRequirements(snapshot().values()),
-    close,
-  };
+  chain(viewer: Viewer, id: string, modality?: Modality): CatalogModel[] {
+    const model = this.callableModel(viewer, id, modality);
+    const models = this.#source.current();
+    const fallbacks = model.fallbacks.flatMap((fallback) => models.get(fallback) ?? []);
+    return [model, ...fallbacks.filter((fallback) => this.#isCallable(viewer, fallback, modality))];
+  }
+
+  callableModels(viewer: Viewer, modality: Modality): CatalogModel[] {
+    return this.all().filter((model) => this.#isCallable(viewer, model, modality));
+  }
+
+  all(): CatalogModel[] {
+    return [...this.#source.current().values()];
+  }
+
+  requirements(): Requirement[] {
+    return allRequirements(this.all());
+  }
+
+  close(): void {
+    this.#source.close();
+  }
+
+  #isReady({ providerEntry }: CatalogModel): boolean {
+    return hasUsableKey(providerEntry, this.#env);
+  }
+
+  #isCallable(viewer: Viewer, model: CatalogModel, modality: Modality | undefined): boolean {
+    return this.#isReady(model) && isAllowed(viewer, model.id) && hasModality(model, modality);
+  }
 }
 
 function modelNotFound(message: string): Problem {
