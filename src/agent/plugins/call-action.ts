@@ -1,5 +1,5 @@
 // One call of an action. Invalid input, an exception, a hang and a result that is not JSON each end
-// in an outcome with a text for the model; none of them affects more than this call.
+// in an outcome with a message for the model; none of them affects more than this call.
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -7,7 +7,7 @@ import { Problem } from '../../kernel/problem.ts';
 import { refuse } from '../refusal.ts';
 import { listErrors, type Tool } from './tool.ts';
 
-/** `message` is for the model, `problem` the same for a caller over HTTP. */
+/** `message` goes to the model; `problem` reports the same failure to a caller over HTTP. */
 export type ActionOutcome = { ok: true; output: unknown } | { ok: false; message: string; problem: Problem };
 
 export interface ActionCall {
@@ -16,18 +16,18 @@ export interface ActionCall {
   workspace: string;
   sessionId?: string;
   /**
-   * A person or the policy for unattended runs has approved the call; otherwise an
-   * action that needs approval is refused.
+   * Whether a person or the policy for unattended runs has approved the call. An action that needs
+   * approval is refused otherwise.
    */
   isApproved?: boolean;
   /** Aborted when the run ends. */
   signal: AbortSignal;
   /**
    * The call fails after this time, whether or not the action reacts to its signal;
-   * an action may declare a longer one.
+   * an action may declare a longer timeout.
    */
   timeoutMs: number;
-  /** Gets what the action shows while it runs. */
+  /** Called with each text that the action shows while it runs. */
   showOutput?(text: string): void;
   clock: Clock;
   log: Log;
@@ -57,9 +57,9 @@ async function requireCallable({ tool, input, workspace, isApproved = false }: A
     throw new Problem(
       'bad_request',
       'invalid_request',
-      `The input does not fit: ${listErrors(result.details, 'the input')}.`,
+      `The input does not fit the action: ${listErrors(result.details, 'the input')}.`,
       {
-        // The names of a request over HTTP.
+        // An HTTP request has the input in its member `payload`.
         param: 'payload',
         details: result.details.map(({ path, message }) => ({
           path: path === '' ? 'payload' : `payload.${path}`,
@@ -108,9 +108,9 @@ async function runAction(call: ActionCall): Promise<unknown> {
     );
   } catch (error) {
     if (call.signal.aborted && error === call.signal.reason)
-      throw new Problem('unavailable', 'draining', 'The run was ended before the action was.');
+      throw new Problem('unavailable', 'draining', 'The run ended before the action had finished.');
     if (error instanceof Problem && error.code === 'action_timeout')
-      log.warn({ tool: tool.name, timeoutMs: ms }, 'an action was late');
+      log.warn({ tool: tool.name, timeoutMs: ms }, 'an action timed out');
     throw error;
   } finally {
     completion.abort();
@@ -125,8 +125,8 @@ function timeoutProblem(ms: number): Problem {
   );
 }
 
-// Through JSON and back, so that the log contains exactly what the model gets; throws for a result
-// that is not JSON.
+// Converts the result to JSON and back, so that the session's log contains exactly what the model
+// gets. Throws for a result that JSON cannot represent.
 function toOutput(tool: Tool, result: unknown, log: Log): unknown {
   const text = JSON.stringify(result ?? null) ?? 'null';
   if (Buffer.byteLength(text) > maxOutputBytes) {
@@ -139,10 +139,13 @@ function toOutput(tool: Tool, result: unknown, log: Log): unknown {
   const output: unknown = JSON.parse(text);
   const check = tool.checkOutput?.(output) ?? { ok: true };
   if (check.ok) return output;
-  log.warn({ tool: tool.name, details: check.details }, 'the result of an action does not fit its schema');
+  log.warn(
+    { tool: tool.name, details: check.details },
+    'the result of an action does not match its output schema',
+  );
   throw new Problem(
     'upstream_failed',
     'action_failed',
-    'The result of the action does not fit its own schema.',
+    'The result of the action does not match its output schema.',
   );
 }

@@ -1,6 +1,6 @@
-// Attributes running code to its plugin (AsyncLocalStorage). An error outside of any call, such as
-// in a timer or an unhandled rejection, would end the process; here it fails the plugin, and so
-// does `process.exit()`, which throws. Printed lines go to the log.
+// Attributes running code to its plugin through AsyncLocalStorage. An error outside of any call, such
+// as in a timer or an unhandled rejection, would end the process; instead it makes the plugin
+// unavailable. So does `process.exit()`, which throws. Lines that a plugin prints go to the log.
 import type { Log } from '../../kernel/log.ts';
 import { type CodeOwner, containErrors, currentOwner, runAs } from '../../kernel/operator-errors.ts';
 import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
@@ -9,7 +9,7 @@ import type { Action, Plugin, StartContext } from './definition/plugin.ts';
 
 /** The plugin that owns running code. */
 export interface PluginOwner {
-  /** The path of the file until the plugin is loaded. */
+  /** The plugin's name; the path of its file until the plugin is loaded. */
   name: string;
   /** Why the plugin is unavailable for the rest of this process; undefined while it works. */
   readonly failure: string | undefined;
@@ -32,7 +32,7 @@ const lateFailure =
   'details. It stays unavailable until the agent restarts.';
 const maxLineLength = 8 * 1024;
 
-/** `logsPrints`: standard output is the log, so a plugin's printed lines must become lines of it. */
+/** `logsPrints` logs what plugins print; it is needed where standard output is the agent's JSON log. */
 export function createContainment({ log, logsPrints }: { log: Log; logsPrints: boolean }): Containment {
   let listener: (plugin: string) => void = () => {};
   const releases = [containErrors(), ...(logsPrints ? [capturePrints()] : [])];
@@ -145,8 +145,7 @@ function mapValues<T, R>(record: Readonly<Record<string, T>>, map: (value: T) =>
 }
 
 function containPlugin(plugin: Plugin, attribution: CodeOwner): Plugin {
-  const { start, hooks, services } = plugin;
-  return {
+  const containedPlugin: Plugin = {
     ...pick(attribution, plugin, [
       'name',
       'title',
@@ -157,27 +156,25 @@ function containPlugin(plugin: Plugin, attribution: CodeOwner): Plugin {
       'stop',
     ]),
     actions: containActions(plugin.actions, attribution),
-    ...(hooks === undefined
-      ? {}
-      : {
-          hooks: mapValues(hooks as Record<string, object>, (hooksOfKind) =>
-            bindAll(attribution, hooksOfKind ?? {}),
-          ) as PluginHooks,
-        }),
-    ...(services === undefined
-      ? {}
-      : { services: services.map((service) => containService(service, attribution)) }),
-    ...(start === undefined
-      ? {}
-      : {
-          start: (startContext: StartContext) =>
-            runAs(attribution, () =>
-              start.call(plugin, {
-                ...startContext,
-                offer: (actions) => startContext.offer(containActions(actions, attribution)),
-              }),
-            ),
-        }),
+  };
+  const { start, hooks, services } = plugin;
+  if (hooks !== undefined) containedPlugin.hooks = containHooks(hooks, attribution);
+  if (services !== undefined)
+    containedPlugin.services = services.map((service) => containService(service, attribution));
+  if (start !== undefined)
+    containedPlugin.start = (startContext) =>
+      runAs(attribution, () => start.call(plugin, containOffers(startContext, attribution)));
+  return containedPlugin;
+}
+
+function containHooks(hooks: PluginHooks, attribution: CodeOwner): PluginHooks {
+  return mapValues(hooks as Record<string, object>, (hooksOfKind) => bindAll(attribution, hooksOfKind ?? {}));
+}
+
+function containOffers(startContext: StartContext, attribution: CodeOwner): StartContext {
+  return {
+    ...startContext,
+    offer: (actions) => startContext.offer(containActions(actions, attribution)),
   };
 }
 

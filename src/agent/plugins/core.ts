@@ -1,5 +1,5 @@
-// Shared by both variants of the plugin routes: summaries, availability and one action by its two
-// names. The variants differ only in names of members.
+// What both variants of the plugin routes share: summaries, availability, and the call of an action by
+// the names of its plugin and itself.
 import type {
   ManagedPluginState,
   PluginAvailability,
@@ -23,7 +23,7 @@ export interface ActionRequest {
    * accepts.
    */
   caller: 'api' | 'command';
-  /** The `toolCallId` of the hooks. */
+  /** Passed to the hooks as `toolCallId`. */
   callId: string;
   signal: AbortSignal;
   log: Log;
@@ -88,6 +88,7 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
   const call = { toolName: tool.name, toolCallId: request.callId, input: request.payload as unknown };
   const effectiveCall = await hooks.pipeline('tool.before', call, context);
   await hooks.guard('tool.before', effectiveCall, context);
+  // A plugin's resolver may provide the result, in which case the action does not run.
   const resolution = await hooks.resolve('tool.before', effectiveCall, context);
   const outcome: ActionOutcome =
     resolution === undefined

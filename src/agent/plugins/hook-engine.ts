@@ -7,7 +7,7 @@ import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './definition/hooks.ts';
 
-/** One plugin from the view of the engine. */
+/** What the engine needs to know about a plugin. */
 export interface HookOwner {
   name: string;
   hooks: PluginHooks;
@@ -46,9 +46,10 @@ export function createHooks(options: EngineOptions): HookEngine {
   const hooksOf = (kind: HookKind, name: HookName) => owners.flatMap((owner) => hookOf(owner, kind, name));
   return {
     async pipeline(name, value, context) {
-      let current = value;
-      for (const hook of hooksOf('pipelines', name)) current = await pipe(hook, current, context, options);
-      return current;
+      let pipedValue = value;
+      for (const hook of hooksOf('pipelines', name))
+        pipedValue = await pipe(hook, pipedValue, context, options);
+      return pipedValue;
     },
     async guard(name, value, context) {
       for (const owner of owners) {
@@ -69,7 +70,7 @@ export function createHooks(options: EngineOptions): HookEngine {
       }
     },
     async resolve(name, value, context) {
-      // The registry admits one resolver a name.
+      // The registry admits at most one resolver for each hook name.
       const [hook] = hooksOf('resolves', name);
       if (!hook) return undefined;
       try {
@@ -85,7 +86,7 @@ export function createHooks(options: EngineOptions): HookEngine {
   };
 }
 
-/** The value after one pipeline; unchanged when that fails or returns another shape. */
+/** The value after one pipeline hook; unchanged when the hook fails or returns another shape. */
 async function pipe<Value extends object>(
   hook: Hook,
   value: Value,
@@ -97,7 +98,7 @@ async function pipe<Value extends object>(
     if (next !== undefined) return next;
     options.log.warn(
       { plugin: hook.owner.name, hook: hook.name },
-      'a pipeline returned another shape than it was given; its answer is dropped',
+      'a pipeline hook returned other members or types than it received; its result is dropped',
     );
   } catch {
     // callHook has logged it.
@@ -110,7 +111,7 @@ function requireStarted(owner: HookOwner, name: HookName): void {
   if (!owner.hasFailedToStart() || !hasHook(owner, 'guards', name)) return;
   throw pluginRefusal(
     owner.name,
-    'it did not start, so calls of its guard are refused; correct the error and restart the agent, or disable the plugin',
+    'it did not start, so everything that its guard would check is refused; correct the error and restart the agent, or disable the plugin',
   );
 }
 
@@ -179,14 +180,14 @@ async function callGuard(
   const reason = typeof verdict === 'object' && 'refuse' in verdict ? verdict.refuse : undefined;
   if (typeof reason === 'string') throw pluginRefusal(plugin, reason);
   options.log.warn({ plugin, hook: hook.name }, 'a guard returned an invalid verdict');
-  throw pluginRefusal(plugin, 'its guard returned no verdict, so the call is refused');
+  throw pluginRefusal(plugin, 'its guard returned an invalid verdict, so the call is refused');
 }
 
-// These members are any JSON, so a pipeline may change their type.
+// These members may be any JSON value, so a pipeline may change their type.
 const untypedMembers: ReadonlySet<string> = new Set(['input', 'output']);
 
-// The members of the original with the values of the change, through JSON; undefined when a
-// member is missing or of another type.
+// The members of the original with the values of the change; members that the original lacks are
+// dropped. Undefined when a member is missing or has another type.
 function withMembersOf<Value extends object>(original: Value, change: unknown): Value | undefined {
   if (typeof change !== 'object' || change === null) return undefined;
   const result: Record<string, unknown> = {};

@@ -11,7 +11,6 @@ export {
   type ToolPermission,
 } from './definition/plugin.ts';
 export {
-  noHooks,
   type HookCall,
   type HookContext,
   type HookName,

@@ -124,7 +124,7 @@ export function managePlugin(plugin: Plugin, options: ManagedPluginOptions): Man
 /** The tools of a plugin: those of its own actions, and those that it offers at run time. */
 interface ToolSet {
   all(): ReadonlyMap<string, Tool>;
-  /** Replaces the offered tools. Throws for an invalid action and for the name of an own one. */
+  /** Replaces the offered tools. Throws for an invalid action and for the name of an own action. */
   offer(actions: Readonly<Record<string, Action>>): void;
 }
 
@@ -137,7 +137,9 @@ function createToolSet({ actions: ownActions }: Plugin, context: ToolContext): T
       const tools = toolsOf(actions, { ...context, nameShape: offeredNameShape });
       const duplicateName = [...tools.keys()].find((name) => ownTools.has(name));
       if (duplicateName !== undefined)
-        throw new Error(`The action "${duplicateName}" is one of the plugin's own actions already.`);
+        throw new Error(
+          `The plugin cannot offer the action "${duplicateName}": it has an action of this name already.`,
+        );
       offeredTools = tools;
     },
   };
@@ -179,7 +181,7 @@ async function stop(management: Management): Promise<void> {
   }
 }
 
-/** Also updates the state of the plugin. */
+/** Determines the availability and updates the state of the plugin. */
 async function readAvailability(management: Management): Promise<PluginAvailability> {
   const availability = await determineAvailability(management);
   const { lastState, options } = management;
@@ -193,7 +195,7 @@ async function determineAvailability(management: Management): Promise<PluginAvai
   const { plugin, options, log } = management;
   if (!options.isEnabled) return disabledAvailability;
   const reason = failureReason(management);
-  return reason === undefined ? askPlugin(plugin, options, log) : unavailableBecause(reason);
+  return reason === undefined ? callAvailability(plugin, options, log) : unavailableBecause(reason);
 }
 
 function stateOf(management: Management, { enabled, available }: PluginAvailability): PluginState {
@@ -215,7 +217,7 @@ function unavailableBecause(reason: string): PluginAvailability {
   return { enabled: true, available: false, reasons: [reason] };
 }
 
-async function askPlugin(
+async function callAvailability(
   plugin: Plugin,
   { availabilityMs, clock }: Pick<ManagedPluginOptions, 'availabilityMs' | 'clock'>,
   log: Log,

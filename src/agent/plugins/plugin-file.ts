@@ -35,7 +35,7 @@ export interface PluginFile {
 const strings = { type: 'array', items: { type: 'string' } };
 const stringMap = { type: 'object', additionalProperties: { type: 'string' } };
 const argv = { ...strings, minItems: 1 };
-const names = { type: 'string', pattern: '^[a-z][a-z0-9-]{0,30}$' };
+const nameSchema = { type: 'string', pattern: '^[a-z][a-z0-9-]{0,30}$' };
 
 const absolutePaths = { type: 'array', items: { type: 'string', pattern: '^/' } };
 const sandbox = {
@@ -68,7 +68,7 @@ const fileSchema: JsonSchema = {
     },
     plugins: {
       type: 'object',
-      propertyNames: names,
+      propertyNames: nameSchema,
       additionalProperties: {
         type: 'object',
         properties: { enabled: { type: 'boolean' }, settings: { type: 'object' } },
@@ -77,7 +77,7 @@ const fileSchema: JsonSchema = {
     },
     mcpServers: {
       type: 'object',
-      propertyNames: names,
+      propertyNames: nameSchema,
       additionalProperties: {
         type: 'object',
         properties: {
@@ -98,7 +98,7 @@ const fileSchema: JsonSchema = {
     },
     services: {
       type: 'object',
-      propertyNames: names,
+      propertyNames: nameSchema,
       additionalProperties: {
         type: 'object',
         required: ['command'],
@@ -110,7 +110,7 @@ const fileSchema: JsonSchema = {
           autostart: { type: 'boolean' },
           commands: {
             type: 'object',
-            propertyNames: names,
+            propertyNames: nameSchema,
             additionalProperties: {
               type: 'object',
               required: ['command'],
@@ -134,7 +134,7 @@ interface FileContent {
   services?: Record<string, ProcessDefinition>;
 }
 
-/** Without a path nothing is configured. Throws a SettingError that names each invalid member. */
+/** Empty without a path. Throws a SettingError that names each invalid member. */
 export async function readPluginFile(path: string | undefined): Promise<PluginFile> {
   const {
     permissions = [],
@@ -157,9 +157,7 @@ async function readContent(path: string): Promise<FileContent> {
   const content = parse(path, text);
   const result = compileSchema(fileSchema)(content);
   if (!result.ok) {
-    throw new SettingError(
-      `--plugin-config: ${path} does not fit: ${listErrors(result.details, 'the file')}.`,
-    );
+    throw new SettingError(`--plugin-config: ${path} is invalid: ${listErrors(result.details, 'the file')}.`);
   }
   requireExpiries(path, (content as FileContent).permissions ?? []);
   return content as FileContent;
@@ -181,8 +179,8 @@ function requireExpiries(path: string, rules: readonly RuleDefinition[]): void {
     const time = new Date(expiresAt);
     if (Number.isNaN(time.getTime()) || !time.toISOString().startsWith(expiresAt.slice(0, 10)))
       throw new SettingError(
-        `--plugin-config: ${path} does not fit: permissions[${index}].expiresAt is ` +
-          `${JSON.stringify(expiresAt)}, which is no time; write one such as 2027-01-31 or ` +
+        `--plugin-config: ${path} is invalid: permissions[${index}].expiresAt is ` +
+          `${JSON.stringify(expiresAt)}, which is not a valid time; write one such as 2027-01-31 or ` +
           '2027-01-31T12:00:00Z.',
       );
   }

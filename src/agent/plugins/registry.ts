@@ -9,16 +9,16 @@ import type { Plugin } from './definition/plugin.ts';
 import type { Tool } from './tool.ts';
 
 export interface PluginRegistry {
-  /** The plugins in the order of their hooks. */
+  /** The plugins in the order in which their hooks are called. */
   plugins: readonly ManagedPlugin[];
   plugin(name: string): ManagedPlugin | undefined;
-  /** The currently available tools. Their order is stable, since providers cache prompts by it. */
+  /** The available tools. Their order is stable: a changed order would miss the providers' prompt caches. */
   readonly tools: readonly Tool[];
   tool(name: string): Tool | undefined;
   /** The parts of the system prompt that plugins contribute. */
   sections(): { source: string; text: string }[];
   hooks: Hooks;
-  /** Starts all plugins concurrently. One that fails is `failed`, and the others run. */
+  /** Starts all plugins concurrently. A plugin that fails gets the state `failed`; the others run. */
   start(workspace: string): Promise<void>;
   /** Waits for running effects, then stops the plugins, the last one first. */
   stop(): Promise<void>;
@@ -140,8 +140,8 @@ function findTool(pluginsByName: ReadonlyMap<string, ManagedPlugin>, name: strin
   return pluginsByName.get(name.slice(0, index))?.tools.get(name.slice(index + 1));
 }
 
-// A resolve has one answer, so a name has at most one resolver; other kinds may have several hooks
-// for a name.
+// Throws for an unknown kind or name of a hook, and for a second resolver of a name: a resolve has one
+// answer, whereas several plugins may have the other kinds of hooks.
 function claimHooks({ name, hooks = {} }: Plugin, resolvers: Map<string, string>): void {
   for (const kind of Object.keys(hooks)) {
     if (!hookKinds.includes(kind as keyof PluginHooks))

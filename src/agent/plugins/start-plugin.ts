@@ -16,7 +16,7 @@ export interface StartPluginOptions {
 export interface StartedPlugin {
   /**
    * Calls an action as a model would, with an approval. Returns its result as the model gets it; throws
-   * an Error with the text that the model gets for invalid input, a refusal, a failure and a late action.
+   * an Error with the text that the model gets for invalid input, a refusal, a failure or a timeout.
    */
   call(action: string, input?: object): Promise<unknown>;
   /** The texts that actions passed to `showOutput`. */

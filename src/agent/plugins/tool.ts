@@ -8,7 +8,7 @@ import type { Log } from '../../kernel/log.ts';
 import type { ProblemDetail } from '../../kernel/problem.ts';
 import type { Action, PermissionContext, Plugin, ToolPermission } from './definition/plugin.ts';
 
-/** One action from the view of the model. */
+/** One action as the model sees and calls it. */
 export interface Tool {
   /** `<plugin>_<action>`, unique in the registry. */
   name: string;
@@ -44,12 +44,12 @@ export interface ToolContext extends Pick<Tool, 'plugin' | 'settings' | 'availab
   log: Log;
 }
 
-// Some providers accept at most 64 characters of [A-Za-z0-9_-] for a tool; an underscore joins the
-// two names.
+// Some providers accept at most 64 characters of [A-Za-z0-9_-] in a tool's name, which joins the names
+// of plugin and action with an underscore.
 const nameShape = /^[a-z][a-z0-9-]{0,30}$/;
 /**
- * The name of an action added at run time is derived from a foreign one, so it may be as long as a
- * tool's name allows.
+ * An action offered at run time is named after a third party's tool, so its length has no limit of its
+ * own: only the whole name of the tool does.
  */
 export const offeredNameShape = /^[a-z][a-z0-9-]*$/;
 const maxToolNameLength = 64;
@@ -111,7 +111,7 @@ export function requireSettings(plugin: Plugin, settings: Readonly<Record<string
   const result = check(settings);
   if (!result.ok)
     throw new Error(
-      `The settings of the plugin "${plugin.name}" do not fit: ${listErrors(result.details, 'they')}.`,
+      `The settings of the plugin "${plugin.name}" are invalid: ${listErrors(result.details, 'they')}.`,
     );
 }
 
@@ -147,7 +147,7 @@ function containCheck(check: SchemaCheck, log: Log): SchemaCheck {
   };
 }
 
-/** Undefined also for a function that is late: it may wait for ever. */
+/** Undefined when the plugin's function throws, returns something invalid or misses its deadline. */
 async function permissionsOf(
   { permissions }: Action,
   input: unknown,
@@ -164,10 +164,10 @@ async function permissionsOf(
     );
     if (!Array.isArray(needs) || !needs.every(isToolPermission))
       throw new Error('The function `permissions` of an action returned no list of permissions.');
-    // Without a permission for the action itself, no rule that names the action would hold.
+    // Without a permission for the action itself, no rule that names the action would apply.
     return needs.some(({ right }) => right === undefined) ? needs : [{}, ...needs];
   } catch (error) {
-    log.warn({ err: error }, 'a plugin could not say which permissions a call needs');
+    log.warn({ err: error }, 'the permissions that a call needs could not be determined');
     return undefined;
   }
 }
@@ -189,9 +189,9 @@ function isToolPermission(need: unknown): need is ToolPermission {
 }
 
 function compile(name: string, schema: JsonSchema, { isObject }: { isObject: boolean }): SchemaCheck {
-  if (typeof schema !== 'object' || schema === null || (isObject && schema['type'] !== 'object')) {
-    throw new Error(`The ${name} is not that of an object.`);
-  }
+  if (typeof schema !== 'object' || schema === null) throw new Error(`The ${name} is not an object.`);
+  if (isObject && schema['type'] !== 'object')
+    throw new Error(`The ${name} must have "type": "object" at the top.`);
   try {
     return compileSchema(schema);
   } catch (cause) {

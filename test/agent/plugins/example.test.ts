@@ -118,9 +118,9 @@ describe('--plugin and --plugin-config', () => {
   test.each([
     ['no JSON', '{', /is not JSON/],
     ['an unknown member', '{"plugin":{}}', /plugin is not known here/],
-    ['a server without a command or an address', '{"mcpServers":{"a":{}}}', /does not fit/],
+    ['a server without a command or an address', '{"mcpServers":{"a":{}}}', /is invalid: mcpServers/],
     ['an unknown plugin', '{"plugins":{"nothing":{}}}', /names the plugin "nothing"/],
-    ['settings that do not fit', '{"plugins":{"shell":{"settings":{"approval":1}}}}', /do not fit/],
+    ['invalid settings', '{"plugins":{"shell":{"settings":{"approval":1}}}}', /are invalid/],
   ])('refuse a configuration with %s', async (name, text, reason) => {
     const path = join(folder, `${name.replaceAll(' ', '-')}.json`);
     await writeFile(path, text);

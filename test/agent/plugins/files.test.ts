@@ -150,17 +150,17 @@ describe('files.read and files.list', () => {
 
 describe('a path out of the workspace', () => {
   test.each([
-    ['..', 'holds `..`'],
-    ['../secret.txt', 'holds `..`'],
-    ['a/../../secret.txt', 'holds `..`'],
-    ['a/..', 'holds `..`'],
+    ['..', 'contains `..`'],
+    ['../secret.txt', 'contains `..`'],
+    ['a/../../secret.txt', 'contains `..`'],
+    ['a/..', 'contains `..`'],
     ['/etc/passwd', 'is absolute'],
     ['//etc/passwd', 'is absolute'],
     ['C:/secret.txt', 'is absolute'],
-    ['..\\secret.txt', 'holds a backslash'],
-    ['secret.txt\u0000.md', 'holds characters'],
-    ['a\nb', 'holds characters'],
-    ['\ud800', 'holds characters'],
+    ['..\\secret.txt', 'contains a backslash'],
+    ['secret.txt\u0000.md', 'contains control characters'],
+    ['a\nb', 'contains control characters'],
+    ['\ud800', 'contains control characters'],
     ['x'.repeat(300), 'is too long'],
   ])('is refused in every action: %j', async (path, reason) => {
     const calls: [string, object][] = [

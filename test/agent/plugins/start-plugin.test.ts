@@ -75,7 +75,7 @@ describe('startPlugin', () => {
 
   test('throws the text that a model gets', async () => {
     const plugin = await startPlugin(weather);
-    await expect(plugin.call('read', { town: 'Rome' })).rejects.toThrow('The input does not fit');
+    await expect(plugin.call('read', { town: 'Rome' })).rejects.toThrow('The input does not fit the action');
     await expect(plugin.call('read', { city: 'Atlantis' })).rejects.toThrow('There is no such city.');
     await expect(plugin.call('fail')).rejects.toThrow('The action failed.');
     await expect(plugin.call('write')).rejects.toThrow('The plugin "weather" has no action "write".');
@@ -95,7 +95,7 @@ describe('startPlugin', () => {
     const brokenPlugin = { ...weather, start: () => Promise.reject(new Error('no key')) };
     await expect(startPlugin(brokenPlugin)).rejects.toThrow('The plugin "weather" is not available: ');
     await expect(startPlugin(weather, { settings: { unit: 'k' } })).rejects.toThrow(
-      'The settings of the plugin "weather" do not fit',
+      'The settings of the plugin "weather" are invalid',
     );
   });
 

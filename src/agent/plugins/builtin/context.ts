@@ -16,7 +16,7 @@ const readSchema = {
   type: 'object',
   required: ['seq'],
   properties: {
-    seq: { type: 'integer', minimum: 1, maximum: 2_147_483_647, description: 'As the note says.' },
+    seq: { type: 'integer', minimum: 1, maximum: 2_147_483_647, description: 'The seq in the note.' },
     offset: {
       type: 'integer',
       minimum: 0,
@@ -37,7 +37,7 @@ export function context({ readOutput }: { readOutput: ReadOutput }): Plugin {
   return definePlugin<ContextInputs>({
     name: 'context',
     title: 'Context',
-    description: 'Reads outputs of earlier calls again that were removed from the conversation.',
+    description: 'Reads outputs of earlier tool calls that were removed from the conversation.',
     actions: {
       read: {
         description:

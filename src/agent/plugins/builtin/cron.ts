@@ -6,7 +6,7 @@ import { refusal } from '../../refusal.ts';
 export function nextOccurrence(cron: string, timeZone: string, afterTime: Date): Date {
   if (cron.trim().split(/\s+/).length !== 5)
     throw refusal(
-      'A cron expression has five members: minute, hour, day of the month, month and day of the week.',
+      'A cron expression has five fields: minute, hour, day of the month, month and day of the week.',
     );
   try {
     return CronExpressionParser.parse(cron, { currentDate: afterTime, tz: timeZone }).next().toDate();

@@ -1,5 +1,5 @@
 // Runs scheduled instructions. A row stores the next occurrence, and a job wakes a worker at that
-// time. The row decides: each occurrence starts one run, however often its job is delivered.
+// time. The row decides what runs: a job that is delivered again after its occurrence does nothing.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
 import { id } from '../../../kernel/ids.ts';
@@ -15,7 +15,7 @@ export interface ScheduleRunner {
     timeZone: string;
     dueAt: Date;
   }): Promise<Schedule>;
-  /** Enqueues the jobs of all open schedules, in the background. */
+  /** Enqueues the jobs of all open schedules again, in the background. */
   resume(): Promise<void>;
   stop(): Promise<void>;
 }
@@ -49,8 +49,9 @@ export function createScheduleRunner(options: ScheduleRunnerOptions): ScheduleRu
     },
     async resume() {
       const openSchedules = await store.listOpen();
-      // A crash may have come between a row and its job; a job of the same key is enqueued only
-      // once. Opening the jobs takes a while, so the agent's start does not wait for it.
+      // A crash may have happened after a row was stored and before its job was enqueued. Jobs that
+      // exist already have the same key and are not added twice. The agent's start does not wait,
+      // since opening the job queue takes a while.
       void Promise.all(
         openSchedules.map(
           async ({ scheduleId, dueAt }) => dueAt !== null && enqueue(state, scheduleId, new Date(dueAt)),
@@ -86,7 +87,8 @@ async function runOccurrence(state: RunnerState, scheduleId: string, dueAt: stri
   const { store, execute, clock } = state;
   const schedule = await store.find(scheduleId);
   if (!schedule || schedule.dueAt !== dueAt) return;
-  // Submit before advancing: a crash between the two repeats the occurrence instead of losing it.
+  // Submit the run before moving the row on: a crash between the two repeats the occurrence instead
+  // of losing it.
   const { runId } = await execute(schedule.instructions);
   const { cron, timeZone } = schedule;
   const next = cron === null ? null : nextOccurrence(cron, timeZone, clock.now());

@@ -50,7 +50,7 @@ const repeatSchema = {
   additionalProperties: false,
 };
 
-const reach = { api: true, command: true };
+const everyCaller = { api: true, command: true };
 
 export function schedule(options: ScheduleRunnerOptions): Plugin {
   const runner = createScheduleRunner(options);
@@ -72,20 +72,20 @@ function addingActions(
 ): ScheduleActions<'once' | 'repeat'> {
   async function requireFreeSlot(refuse: (reason: string) => never): Promise<void> {
     if ((await store.listOpen()).length >= maxSchedules)
-      refuse(`There are ${maxSchedules} schedules already, which is the most; cancel one first.`);
+      refuse(`There are already ${maxSchedules} schedules, the maximum; cancel one first.`);
   }
 
   return {
     once: {
       description: 'Schedules instructions to run once, at a time or after a delay. The run is unattended.',
-      ...reach,
+      ...everyCaller,
       needsApproval: true,
       input: onceSchema,
       async run({ instructions, at, inSeconds = 0 }, { refuse }) {
         const nowMs = clock.now().getTime();
         const dueMs = at === undefined ? nowMs + inSeconds * 1000 : Date.parse(at);
         if (!(dueMs >= nowMs - 60_000 && dueMs <= nowMs + maxDelaySeconds * 1000))
-          refuse('The time has to lie within a year from now.');
+          refuse('The time must be in the future and at most a year from now.');
         await requireFreeSlot(refuse);
         const text = instructions.toWellFormed();
         return runner.add({ instructions: text, cron: null, timeZone: 'UTC', dueAt: new Date(dueMs) });
@@ -93,8 +93,8 @@ function addingActions(
     },
     repeat: {
       description:
-        'Schedules instructions to run repeatedly by a cron expression of five members. The runs are unattended.',
-      ...reach,
+        'Schedules instructions to run repeatedly by a cron expression of five fields. The runs are unattended.',
+      ...everyCaller,
       needsApproval: true,
       input: repeatSchema,
       async run({ instructions, cron, timeZone = 'UTC' }, { refuse }) {
@@ -112,13 +112,13 @@ function listingActions({ store }: ScheduleRunnerOptions): ScheduleActions<'list
     list: {
       description: 'Lists the pending schedules, the next one first.',
       readOnly: true,
-      ...reach,
+      ...everyCaller,
       input: { type: 'object', additionalProperties: false },
       run: async () => ({ schedules: await store.listOpen() }),
     },
     cancel: {
       description: 'Cancels a schedule; a run that has started continues.',
-      ...reach,
+      ...everyCaller,
       input: {
         type: 'object',
         required: ['scheduleId'],

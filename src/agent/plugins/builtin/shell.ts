@@ -10,7 +10,7 @@ import type { Workspace, WorkspaceAt } from './workspace/workspace.ts';
 const maxOutputBytes = 128 * 1024;
 const defaultSeconds = 60;
 const maxSeconds = 600;
-// SIGTERM, a grace period and SIGKILL take up to this after the command's own deadline.
+// After the command's own deadline, SIGTERM, a grace period and SIGKILL take up to this long.
 const processEndMs = 10_000;
 
 type ShellInput = {
@@ -78,10 +78,10 @@ export function shell({ workspaceAt, programs, clock }: ShellOptions): Plugin {
     actions: {
       run: {
         description:
-          'Runs a command with sh in the workspace and returns its exit code and output. What ' +
-          `it leaves running in the background ends with it. It may take ${defaultSeconds} ` +
-          `seconds, or up to ${maxSeconds} when asked for. It sees the workspace and the ` +
-          `system's programs only, and has no network unless the call asks for it.`,
+          'Runs a command with sh in the workspace and returns its exit code and output. Processes ' +
+          'that it leaves in the background are stopped when it exits. It may take ' +
+          `${defaultSeconds} seconds, or up to ${maxSeconds} with \`timeoutSeconds\`. It sees only ` +
+          "the workspace and the system's programs, and has no network unless the call requests it.",
         api: true,
         command: true,
         needsApproval,
@@ -90,7 +90,7 @@ export function shell({ workspaceAt, programs, clock }: ShellOptions): Plugin {
         input: inputSchema,
         run: (input, { workspace, signal, settings, showOutput, refuse }) => {
           if (input.network === true && settings['network'] === 'deny')
-            refuse('The settings of the agent allow no command the network.');
+            refuse('The settings of the agent do not allow commands to use the network.');
           return runCommand(input, {
             workspace: workspaceAt(workspace),
             programs,
@@ -112,14 +112,15 @@ async function permissionsOf(
   return [
     { command },
     ...(await folderRight(workspace, folder)),
-    // A program may run what it reads, as sh and python do.
+    // Programs such as sh and python run what they read from standard input.
     ...(input === undefined || input === '' ? [] : [{ right: 'input', command, isIncluded: true }]),
     ...(network === true ? [{ right: 'network', command }] : []),
     ...(changesProtected === true ? [{ right: 'protected', command }] : []),
   ];
 }
 
-// The folder decides what a command such as `npm test` runs.
+// A command such as `npm test` runs other code in another folder, so a folder below the workspace
+// is a right of its own.
 async function folderRight(workspace: Workspace, folder: string): Promise<ToolPermission[]> {
   const path = await workspace.resolve(folder);
   return path === '.' ? [] : [{ right: 'folder', path, isIncluded: true }];
@@ -133,25 +134,21 @@ function needsApproval(
   return changesProtected || (network && settings['network'] !== 'allow');
 }
 
+interface CommandContext extends Pick<ActionContext, 'signal' | 'settings' | 'showOutput'> {
+  workspace: Workspace;
+  programs: ProgramRunner;
+  clock: Clock;
+}
+
 async function runCommand(
   input: ShellInput,
-  {
-    workspace,
-    programs,
-    clock,
-    signal,
-    settings,
-    showOutput,
-  }: Omit<ShellOptions, 'workspaceAt'> & { workspace: Workspace } & Pick<
-      ActionContext,
-      'signal' | 'settings' | 'showOutput'
-    >,
+  { workspace, programs, clock, signal, settings, showOutput }: CommandContext,
 ): Promise<object> {
   const decode = outputDecoder();
   const { command, folder = '.', timeoutSeconds = defaultSeconds, network = false } = input;
   const { result, renamed, coveredFolders } = await programs.run(
     {
-      // Both outputs go to one pipe, which keeps their order.
+      // Standard output and standard error share one pipe, which keeps their order.
       command: ['/bin/sh', '-c', `exec 2>&1\n${command}`],
       workspace,
       folder: await workspace.folder(folder),
@@ -186,7 +183,10 @@ async function runCommand(
 
 function describeRenamed(renamed: readonly RenamedFile[]): string {
   const list = joinItems(renamed.map(({ from, to }) => `${from} is now ${to}`));
-  return `The command created files that other programs run or obey without "protected": true. They have other names: ${list}.`;
+  return (
+    'The command created files that other programs run or obey, which needs "protected": true. ' +
+    `They were renamed: ${list}.`
+  );
 }
 
 function describeCovered({ hidden, readOnly }: CoveredFolders): string[] {
@@ -194,12 +194,15 @@ function describeCovered({ hidden, readOnly }: CoveredFolders): string[] {
     ...(readOnly.length === 0
       ? []
       : [
-          'The workspace holds so many files that other programs run or obey that the command ' +
-            `could not write to these folders at all: ${joinItems(readOnly)}.`,
+          'The workspace has too many files that other programs run or obey to protect each of ' +
+            `them, so the command could not write to these folders at all: ${joinItems(readOnly)}.`,
         ]),
     ...(hidden.length === 0
       ? []
-      : [`The workspace holds so many secrets that these folders appeared empty: ${joinItems(hidden)}.`]),
+      : [
+          'The workspace has too many secrets to hide each of them, so these folders appeared empty: ' +
+            `${joinItems(hidden)}.`,
+        ]),
   ];
 }
 
@@ -214,10 +217,10 @@ function describeEnd(endReason: ProcessEnd['endReason'], timeoutSeconds: number)
     case 'exit':
       return undefined;
     case 'deadline':
-      return `It was ended after ${timeoutSeconds} seconds.`;
+      return `It was stopped after ${timeoutSeconds} seconds.`;
     case 'aborted':
-      return 'It was ended with its run.';
+      return 'It was stopped because its run ended.';
     case 'flood':
-      return 'It was ended because of too much output.';
+      return 'It was stopped because it wrote too much output.';
   }
 }

@@ -18,7 +18,7 @@ export interface Schedule {
 }
 
 export interface NoteStore {
-  /** Inserts the note, or replaces the one of the same key. */
+  /** Inserts the note, or replaces the note with the same key. */
   put(note: { noteId: string; key: string | null; text: string }): Promise<Note>;
   count(): Promise<number>;
   search(query: string, limit: number): Promise<Note[]>;
@@ -36,10 +36,11 @@ export interface ScheduleStore {
     dueAt: Date;
   }): Promise<void>;
   find(scheduleId: string): Promise<Schedule | undefined>;
-  /** Schedules with an occurrence ahead, the next one first. */
+  /** Schedules with a pending occurrence, ordered by its time. */
   listOpen(): Promise<Schedule[]>;
   /**
-   * Moves from the occurrence of `dueAt` to the next one; false when another worker has done it.
+   * Replaces the occurrence at `dueAt` by the next one. False when it is no longer pending: another
+   * worker has advanced the schedule, or it was cancelled.
    */
   advance(scheduleId: string, dueAt: Date, next: Date | null): Promise<boolean>;
   recordRun(scheduleId: string, runId: string): Promise<void>;
@@ -125,7 +126,7 @@ export function scheduleStore({ sql }: Pick<Database, 'sql'>, agentId: string): 
       return rows.map(scheduleOf);
     },
     async advance(scheduleId, dueAt, next) {
-      // Compare-and-set on due_at: of two workers exactly one runs the occurrence.
+      // Compare-and-set on due_at: of two workers, only one advances the schedule.
       const rows = await sql`
         update agent.plugins_schedules set due_at = ${next}, last_due_at = ${dueAt}
         where agent_id = ${agentId} and schedule_id = ${scheduleId} and due_at = ${dueAt}

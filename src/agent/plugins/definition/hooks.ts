@@ -47,19 +47,11 @@ export interface Hooks {
   /** Starts the side effects and does not await them. Never throws. */
   effect<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): void;
   /**
-   * The answer of the plugin that resolves this name; undefined without one, without
-   * an answer, and after a failure.
+   * The answer of the plugin that resolves this hook; undefined when no plugin resolves it, when the
+   * plugin returns nothing, and when it fails.
    */
   resolve<Name extends HookName>(name: Name, value: HookValues[Name], context: HookContext): Promise<unknown>;
 }
-
-/** Calls no hooks; an agent without plugins gets it. */
-export const noHooks: Hooks = {
-  pipeline: async (_name, value) => value,
-  guard: async () => {},
-  effect: () => {},
-  resolve: async () => undefined,
-};
 
 /** The second argument of a hook function. */
 export interface HookCall {
@@ -74,7 +66,7 @@ export interface HookCall {
   log: Log;
 }
 
-/** Undefined lets the work pass; otherwise the reason for the caller. */
+/** Undefined allows the work; `refuse` stops it and is the reason that the caller gets. */
 export type GuardVerdict = void | undefined | { refuse: string };
 
 /** The hooks of one plugin. */

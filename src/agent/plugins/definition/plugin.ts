@@ -19,8 +19,8 @@ export interface ActionContext {
   settings: Readonly<Record<string, unknown>>;
   log: Log;
   /**
-   * Shows text to the readers of the session's events while the action runs. The model gets the
-   * result only.
+   * Shows text to the readers of the session's events while the action runs. The model gets only the
+   * result.
    */
   showOutput(text: string): void;
   /**
@@ -30,16 +30,16 @@ export interface ActionContext {
   refuse(reason: string): never;
 }
 
-/** The facts beside the input on which the decision about a call may depend. */
+/** What the decision about a call may depend on besides its input. */
 export type PermissionContext = Pick<ActionContext, 'workspace'>;
 
 /** One permission that a call of an action needs. */
 export interface ToolPermission {
-  /** A further right beside the action, such as `network`; only a rule that names it allows it. */
+  /** A right besides that to call the action, such as `network`; only a rule that names it allows it. */
   right?: string;
-  /** Whether a rule for the action that has no pattern includes the further right. */
+  /** Whether a rule for the action that has no pattern also grants `right`. */
   isIncluded?: boolean;
-  /** A command line of sh. */
+  /** A command line for sh. */
   command?: string;
   /** Relative to the workspace. */
   path?: string;
@@ -55,8 +55,8 @@ export interface Action<Input = never> {
   /** The JSON Schema (2020-12) of the input, an object; invalid input never reaches `run`. */
   input: JsonSchema;
   /**
-   * Validates the input in place of the agent, which then never compiles `input`: for foreign
-   * schemas.
+   * Validates the input instead of the agent, which then never compiles `input`. For schemas of third
+   * parties, which may be too expensive to compile.
    */
   check?: SchemaCheck;
   /** The JSON Schema of the result. An invalid result fails the call. */
@@ -79,7 +79,7 @@ export interface Action<Input = never> {
     input: Input,
     context: PermissionContext,
   ): readonly ToolPermission[] | Promise<readonly ToolPermission[]>;
-  /** A longer deadline than that of all tools. */
+  /** A deadline longer than the agent's default for tools. */
   timeoutMs?: number;
   /**
    * Runs the action. The result is any JSON value. The model gets the reason of a `refuse`; after
@@ -96,8 +96,8 @@ export interface StartContext {
   settings: Readonly<Record<string, unknown>>;
   log: Log;
   /**
-   * Replaces the actions that this function added before, beside the plugin's own `actions`. Throws
-   * for an invalid one.
+   * Offers these actions in addition to the plugin's own `actions`; they replace those of an earlier
+   * call. Throws for an invalid action.
    */
   offer(actions: Readonly<Record<string, Action>>): void;
 }
@@ -113,11 +113,11 @@ export interface Plugin {
   name: string;
   title: string;
   description: string;
-  /** Part of the system prompt, beside the descriptions of the actions. */
+  /** The plugin's part of the system prompt, in addition to the descriptions of its actions. */
   system?: string | (() => string);
   /** The JSON Schema of its settings, an object; without one the plugin takes none. */
   settings?: JsonSchema;
-  /** Called before each use; a plugin that throws or is late here is unavailable. */
+  /** Called before each use; a plugin is unavailable when this function throws or misses its deadline. */
   availability?(): Promise<Availability> | Availability;
   actions: Readonly<Record<string, Action>>;
   hooks?: PluginHooks;
@@ -141,7 +141,7 @@ type ActionOf<Schema extends JsonSchema> = Omit<Action<InputOf<Schema>>, 'input'
 export function definePlugin<const Schemas extends Record<string, JsonSchema>>(
   plugin: Omit<Plugin, 'actions'> & { actions: { [Name in keyof Schemas]: ActionOf<Schemas[Name]> } },
 ): Plugin;
-/** Types a plugin whose author states the input of each action, which its schema has to ensure. */
+/** Types a plugin whose author states each action's input type, which its `input` schema must ensure. */
 export function definePlugin<Inputs extends Record<string, unknown>>(
   plugin: Omit<Plugin, 'actions'> & { actions: { [Name in keyof Inputs]: Action<Inputs[Name]> } },
 ): Plugin;

@@ -14,7 +14,7 @@ import {
   applyPatch,
   patchedPaths,
   replaceText,
-  tooLarge,
+  sizeRefusal,
   type PatchInput,
   type Replacement,
 } from './patch.ts';
@@ -55,7 +55,7 @@ type FilesActions<Name extends keyof FilesInputs> = { [Key in Name]: Action<File
 /** The workspace of a call. */
 type WorkspaceOf = (call: PermissionContext) => Workspace;
 
-const reach = { api: true, command: true };
+const everyCaller = { api: true, command: true };
 
 /** The plugin; each call works in the workspace of its session. */
 export function files(workspaceAt: WorkspaceAt): Plugin {
@@ -69,13 +69,13 @@ export function files(workspaceAt: WorkspaceAt): Plugin {
 }
 
 function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' | 'search' | 'read'> {
-  // One thread at a time for regular expressions.
+  // One search at a time: a search for a regular expression starts a thread.
   const serializeSearch = createSerializer();
   return {
     list: {
       description:
-        'Lists one folder of the workspace: names, kinds and sizes. Without a path, the workspace itself.',
-      ...reach,
+        'Lists one folder of the workspace: names, kinds and sizes. Without a path, it lists the workspace itself.',
+      ...everyCaller,
       readOnly: true,
       permissions: async ({ path = '.' }, call) => [{ path: await workspaceOf(call).resolve(path) }],
       input: inputs.list,
@@ -86,9 +86,9 @@ function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' 
     },
     glob: {
       description:
-        'Finds files by a glob over their paths, below a folder if one is given. Folders such ' +
+        'Finds files whose paths match a glob, below a folder if one is given. Folders such ' +
         'as node_modules and .git are left out.',
-      ...reach,
+      ...everyCaller,
       readOnly: true,
       permissions: ({ path = '.' }, call) => globPermissions(workspaceOf(call), path),
       input: inputs.glob,
@@ -97,10 +97,10 @@ function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' 
     },
     search: {
       description:
-        'Finds lines that hold a text or match a regular expression in the text files of the ' +
+        'Finds lines that contain a text or match a regular expression in the text files of the ' +
         'workspace, below a folder if one is given. Folders such as node_modules and .git are ' +
         'left out.',
-      ...reach,
+      ...everyCaller,
       readOnly: true,
       permissions: async ({ path = '.' }, call) => [
         { path: await workspaceOf(call).resolve(path), includesBelow: true },
@@ -110,9 +110,9 @@ function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' 
     },
     read: {
       description:
-        'Reads a text file of the workspace, at most 256 KiB; with an offset or a limit some ' +
-        'of its lines, also of a larger file.',
-      ...reach,
+        'Reads a text file of the workspace of at most 256 KiB; with `offset` or `limit`, some of ' +
+        'the lines of a file of any size.',
+      ...everyCaller,
       readOnly: true,
       permissions: async ({ path }, call) => [{ path: await workspaceOf(call).resolve(path) }],
       input: inputs.read,
@@ -127,8 +127,8 @@ function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit
   return {
     write: {
       description:
-        'Writes a text file of the workspace as a whole, making it and its folders if they are not there.',
-      ...reach,
+        'Writes a text file of the workspace as a whole; creates the file and its folders if they do not exist.',
+      ...everyCaller,
       needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
       permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
       input: inputs.write,
@@ -141,9 +141,9 @@ function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit
     },
     edit: {
       description:
-        'Replaces a piece of a text file by another. The old piece must be there exactly as ' +
-        'given, and once, unless all are to be replaced.',
-      ...reach,
+        'Replaces a part of a text file. The file must contain the old text exactly as given, ' +
+        'and only once unless `all` is true.',
+      ...everyCaller,
       needsApproval: ({ path }, _settings, call) => workspaceOf(call).isProtected(path),
       permissions: ({ path }, call) => writePermissions(workspaceOf(call), path),
       input: inputs.edit,
@@ -152,8 +152,8 @@ function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit
     patch: {
       description:
         'Changes several text files at once, by exact replacements or by a unified diff. ' +
-        'Either all changes are made or, where one does not fit, none.',
-      ...reach,
+        'If one of the changes does not fit, none is made.',
+      ...everyCaller,
       needsApproval: (input, _settings, call) =>
         patchedPaths(input).some((path) => workspaceOf(call).isProtected(path)),
       permissions: (input, call) => patchPermissions(workspaceOf(call), input),
@@ -175,7 +175,7 @@ async function writePermissions(workspace: Workspace, path: string): Promise<Too
   return [{ path, isProtected: workspace.isProtected(path) }];
 }
 
-// A rule about `files.list` holds for the names that a glob finds as well.
+// A glob reveals file names as `list` does, so a rule about `files.list` applies to it as well.
 async function globPermissions(workspace: Workspace, folder: string): Promise<ToolPermission[]> {
   const path = await workspace.resolve(folder);
   return [
@@ -184,7 +184,7 @@ async function globPermissions(workspace: Workspace, folder: string): Promise<To
   ];
 }
 
-// A patch does what `write` and `edit` do, so rules against them hold for it as well.
+// A patch does what `write` and `edit` do, so rules about these apply to it as well.
 async function patchPermissions(workspace: Workspace, input: PatchInput): Promise<ToolPermission[]> {
   await workspace.updateProtected();
   return patchedPaths(input).flatMap((path) => {
@@ -212,7 +212,7 @@ async function editFile(
   const { text } = await readText(workspace, path);
   const { text: newText, count } = replaceText(text, edit, maxReadBytes);
   const bytes = Buffer.from(newText, 'utf8');
-  if (bytes.length > maxReadBytes) throw tooLarge(path, maxReadBytes);
+  if (bytes.length > maxReadBytes) throw sizeRefusal(path, maxReadBytes);
   await workspace.write(path, bytes);
   return { path, bytes: bytes.length, replaced: count };
 }

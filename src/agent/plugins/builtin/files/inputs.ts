@@ -1,4 +1,4 @@
-// The JSON Schemas of what the actions of the plugin `files` take.
+// The JSON Schemas of the inputs of the plugin `files`.
 export const maxReadBytes = 256 * 1024;
 const maxWriteCharacters = 1024 * 1024;
 const maxEdits = 100;
@@ -23,7 +23,7 @@ const replacement = {
   properties: {
     path: pathSchema('A file, relative to the workspace.'),
     oldText: {
-      ...contentSchema('The old text, with its line ends and spaces.'),
+      ...contentSchema('The old text, including its line breaks and spaces.'),
       minLength: 1,
     },
     newText: contentSchema('The new text.'),
@@ -60,7 +60,7 @@ export const inputs = {
         type: 'string',
         minLength: 1,
         maxLength: 1000,
-        description: 'A regular expression of JavaScript in place of `text`; it is tried on each line.',
+        description: 'A JavaScript regular expression instead of `text`; it is matched against each line.',
       },
       path: pathSchema('A folder or a file to search in.'),
       files: globSchema('Only files whose path below the folder matches, such as `**/*.ts`.'),
@@ -74,7 +74,7 @@ export const inputs = {
     properties: {
       path: pathSchema('A file, relative to the workspace.'),
       offset: lineSchema('The first line to read, counted from 1.'),
-      limit: lineSchema('How many lines to read; 2,000 by default where an offset is given.'),
+      limit: lineSchema('How many lines to read; 2,000 by default if `offset` is given.'),
     },
     additionalProperties: false,
   },
@@ -100,7 +100,7 @@ export const inputs = {
       },
       diff: {
         ...contentSchema(
-          'A unified diff in place of `edits`, with `--- a/path` and `+++ b/path` above the ' +
+          'A unified diff instead of `edits`, with `--- a/path` and `+++ b/path` above the ' +
             'hunks of each file; `/dev/null` stands for a file that is created or deleted.',
         ),
         minLength: 1,

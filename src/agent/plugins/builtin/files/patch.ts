@@ -1,5 +1,5 @@
-// Changes several files at once: all changes are computed before the first file is written, and a
-// write that fails restores the files before it.
+// Changes several files at once: all changes are computed before the first file is written, and if a
+// write fails, the files that were written before it are restored.
 import { isMissing } from '../../../../kernel/file-errors.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { refusal } from '../../../refusal.ts';
@@ -34,7 +34,7 @@ interface FileChange {
 
 export interface PatchFiles {
   workspace: Workspace;
-  /** Throws for a file that is too large or no text. */
+  /** Throws for a file that is too large or not text. */
   readText(path: string): Promise<string>;
   maxBytes: number;
 }
@@ -53,8 +53,8 @@ export function patchedPaths({ edits = [], diff }: PatchInput): string[] {
 }
 
 /**
- * Throws a Problem that names what does not fit. Then no file has changed, except those that the
- * Problem names because a failed write could not be undone for them.
+ * Throws a Problem that names the change that does not fit. No file has changed then, except the files
+ * that the Problem lists as changed because they could not be restored after a failed write.
  */
 export async function applyPatch(input: PatchInput, files: PatchFiles): Promise<PatchResult> {
   const { edits = [], diff } = input;
@@ -62,7 +62,7 @@ export async function applyPatch(input: PatchInput, files: PatchFiles): Promise<
     throw refusal('Send either `edits` or a `diff`, and not both.');
   const changes = diff === undefined ? await planEdits(edits, files) : await planDiff(diff, files);
   for (const { path, after } of changes)
-    if (after !== null && Buffer.byteLength(after) > files.maxBytes) throw tooLarge(path, files.maxBytes);
+    if (after !== null && Buffer.byteLength(after) > files.maxBytes) throw sizeRefusal(path, files.maxBytes);
   await writeAll(changes, files.workspace);
   return {
     files: changes.map(({ path, before, after }) => ({
@@ -79,7 +79,7 @@ function changeKind(before: string | null, after: string | null): 'created' | 'd
 }
 
 /** The refusal of a change whose result exceeds the limit. */
-export function tooLarge(path: string, maxBytes: number): Problem {
+export function sizeRefusal(path: string, maxBytes: number): Problem {
   return refusal(`The file ${JSON.stringify(path)} would be larger than ${maxBytes / 1024} KiB.`);
 }
 
@@ -97,8 +97,9 @@ export function replaceText(
     throw refusal(
       `${label} contains the old text ${count} times; add more of the lines around it, or set \`all\`.`,
     );
-  // Check the length before joining: a one-letter piece replaced by a long text would make gigabytes.
-  if (text.length + count * (newText.length - oldText.length) > maxBytes) throw tooLarge(path, maxBytes);
+  // Check the length before joining: replacing every occurrence of one letter by a long text could
+  // otherwise allocate gigabytes.
+  if (text.length + count * (newText.length - oldText.length) > maxBytes) throw sizeRefusal(path, maxBytes);
   return { text: pieces.join(newText), count };
 }
 

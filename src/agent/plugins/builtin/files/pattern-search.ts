@@ -1,4 +1,4 @@
-// Searches texts by a regular expression in a thread of its own, with a deadline for all texts together.
+// Searches texts with a regular expression in a thread of its own, within one deadline for all texts.
 import type { Worker } from 'node:worker_threads';
 import { startThread } from '../../../../kernel/assets.ts';
 import { refusal } from '../../../refusal.ts';
@@ -38,14 +38,15 @@ export function openPatternSearch(pattern: PatternSource): PatternSearch {
     resourceLimits: { maxOldGenerationSizeMb: maxHeapMb },
   });
   worker.unref();
-  // An error between two texts is reported by the next one, whose answer does not come.
+  // Without a listener, an error of the thread between two texts would crash the agent. The search of
+  // the next text then gets no answer and times out.
   worker.on('error', () => {});
-  let leftMs = maxMs;
+  let remainingMs = maxMs;
   return {
     async find(text, limit) {
       const startedMs = performance.now();
-      const lines = await ask(worker, { text, limit }, leftMs);
-      leftMs -= performance.now() - startedMs;
+      const lines = await findInThread(worker, { text, limit }, remainingMs);
+      remainingMs -= performance.now() - startedMs;
       return lines;
     },
     async close() {
@@ -54,12 +55,16 @@ export function openPatternSearch(pattern: PatternSource): PatternSearch {
   };
 }
 
-async function ask(worker: Worker, message: ToPatternThread, ms: number): Promise<FromPatternThread> {
+async function findInThread(
+  worker: Worker,
+  message: ToPatternThread,
+  timeoutMs: number,
+): Promise<FromPatternThread> {
   const answer = Promise.withResolvers<FromPatternThread>();
   const fail = (reason: string, cause?: unknown) =>
     answer.reject(refusal(`The search ${reason}. Use a simpler pattern, or name a smaller folder.`, cause));
   const onError = (cause: unknown) => fail(`needs more than ${maxHeapMb} MiB or failed`, cause);
-  const timer = setTimeout(() => fail(`took longer than ${maxMs / 1000} seconds`), Math.max(0, ms));
+  const timer = setTimeout(() => fail(`took longer than ${maxMs / 1000} seconds`), Math.max(0, timeoutMs));
   worker.once('message', answer.resolve);
   worker.once('error', onError);
   try {

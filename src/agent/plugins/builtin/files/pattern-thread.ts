@@ -1,9 +1,9 @@
-// The thread in which a regular expression of a model runs: one may take for ever, and only the end of its
-// thread ends it. One text per message, answered in order.
+// The thread that runs a regular expression from a model: an expression can backtrack for hours, and only
+// terminating its thread stops it. Each message has one text; the answers come in the same order.
 import { parentPort, workerData } from 'node:worker_threads';
 import type { FromPatternThread, PatternSource, ToPatternThread } from './pattern-search.ts';
 
-// A line of generated code may have megabytes.
+// Only the beginning of a line is matched: a line of generated code can have megabytes.
 const maxLineLength = 10_000;
 
 const { source, ignoreCase } = workerData as PatternSource;

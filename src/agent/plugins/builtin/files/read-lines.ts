@@ -1,5 +1,5 @@
-// Reads some lines of a text file, also of one that is too large to be read as a whole. The file is read in
-// pieces from its start, and only the lines that were asked for stay in memory.
+// Reads some lines of a text file, even if the file is too large to be read as a whole: it is read in
+// pieces from the start, and only the requested lines stay in memory.
 import { isUtf8 } from 'node:buffer';
 import type { FileHandle } from 'node:fs/promises';
 
@@ -23,7 +23,7 @@ const pieceBytes = 64 * 1024;
 const maxScannedBytes = 256 * 1024 * 1024;
 const newline = 0x0a;
 
-/** `binary` for a file that is no text in UTF-8, `too_long` when its first line does not fit. */
+/** `binary` for a file that is not UTF-8 text, `too_long` when the first line exceeds `maxBytes`. */
 export async function readLines(
   file: Pick<FileHandle, 'read'>,
   range: LineRange,
@@ -42,29 +42,29 @@ export async function readLines(
   return collector.result();
 }
 
-/** Takes whole lines while they fit, and one byte more than fits of the next. */
+/** Collects whole lines up to `maxBytes`, and at most one byte beyond. */
 function createCollector({ offset, limit, maxBytes }: LineRange) {
   const pieces: Buffer[] = [];
-  let line = 1;
-  let lines = 0;
+  let lineNumber = 1;
+  let lineCount = 0;
   let bytes = 0;
-  // Bytes of whole lines; what follows is the beginning of one.
+  // The bytes of the whole lines among `bytes`; the rest is the beginning of the next line.
   let wholeBytes = 0;
   let isAtEnd = false;
 
   function addLinePart(part: Buffer, isWhole: boolean): void {
-    if (line >= offset) {
+    if (lineNumber >= offset) {
       pieces.push(Buffer.from(part.subarray(0, Math.max(0, maxBytes + 1 - bytes))));
       bytes += part.length;
       if (isWhole && bytes <= maxBytes) {
-        lines += 1;
+        lineCount += 1;
         wholeBytes = bytes;
       }
     }
-    if (isWhole) line += 1;
+    if (isWhole) lineNumber += 1;
   }
 
-  const isFull = () => lines === limit || bytes > maxBytes;
+  const isFull = () => lineCount === limit || bytes > maxBytes;
   return {
     isFull,
     add(chunk: Buffer) {
@@ -80,10 +80,14 @@ function createCollector({ offset, limit, maxBytes }: LineRange) {
       if (bytes > wholeBytes && bytes <= maxBytes) addLinePart(Buffer.alloc(0), true);
     },
     result(): LinesResult | 'binary' | 'too_long' {
-      if (lines === 0 && bytes > maxBytes) return 'too_long';
+      if (lineCount === 0 && bytes > maxBytes) return 'too_long';
       const content = Buffer.concat(pieces).subarray(0, wholeBytes);
       if (content.includes(0) || !isUtf8(content)) return 'binary';
-      return { content: content.toString('utf8'), lines, nextOffset: isAtEnd ? null : offset + lines };
+      return {
+        content: content.toString('utf8'),
+        lines: lineCount,
+        nextOffset: isAtEnd ? null : offset + lineCount,
+      };
     },
   };
 }

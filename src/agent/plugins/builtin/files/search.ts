@@ -1,5 +1,5 @@
 // Searches the files of the workspace for a text or a regular expression, and their paths for a glob. Limits
-// on matches, files and bytes end it in any workspace; it follows no link, so folders cannot form a loop.
+// on matches, files and bytes bound every search; it follows no links, so folders cannot form a loop.
 import { isUtf8 } from 'node:buffer';
 import { compileGlob, matchesGlob } from '../../../../kernel/glob.ts';
 import { Problem } from '../../../../kernel/problem.ts';
@@ -9,7 +9,7 @@ import { openPatternSearch } from './pattern-search.ts';
 import type { Workspace } from '../workspace/workspace.ts';
 
 export interface SearchRequest {
-  /** Either the text itself or the source of a regular expression, for one line each. */
+  /** Either the text itself or the source of a regular expression; each line is matched by itself. */
   query: { text: string } | { pattern: string };
   /** A folder or a file, relative to the workspace. */
   folder: string;
@@ -68,15 +68,15 @@ export async function findPaths(
   { pattern, folder, signal }: { pattern: string; folder: string; signal: AbortSignal },
 ): Promise<GlobResult> {
   const result: GlobResult = { paths: [] };
-  const shapes = compile(pattern);
-  const isCut = await visitFiles(workspace, normalize(folder), {
+  const glob = compile(pattern);
+  const isTruncated = await visitFiles(workspace, normalize(folder), {
     signal,
     isFull: () => result.paths.length >= maxPaths,
     visit(path, below) {
-      if (matchesGlob(shapes, below)) result.paths.push(path);
+      if (matchesGlob(glob, below)) result.paths.push(path);
     },
   });
-  if (isCut) result.truncated = true;
+  if (isTruncated) result.truncated = true;
   return result;
 }
 
@@ -100,7 +100,7 @@ async function searchFiles(
   find: FindLines,
 ): Promise<SearchResult> {
   const result: SearchResult = { matches: [], files: 0 };
-  const shapes = files === undefined ? undefined : compile(files);
+  const glob = files === undefined ? undefined : compile(files);
   let bytes = 0;
 
   async function searchFile(path: string): Promise<void> {
@@ -123,14 +123,14 @@ async function searchFiles(
     if (result.matches.length === maxMatches) result.truncated = true;
     return result;
   }
-  const isCut = await visitFiles(workspace, start, {
+  const isTruncated = await visitFiles(workspace, start, {
     signal,
     isFull: () => result.matches.length >= maxMatches || result.files >= maxFiles || bytes >= maxBytes,
     async visit(path, below) {
-      if (shapes === undefined || matchesGlob(shapes, below)) await searchFile(path);
+      if (glob === undefined || matchesGlob(glob, below)) await searchFile(path);
     },
   });
-  if (isCut) result.truncated = true;
+  if (isTruncated) result.truncated = true;
   return result;
 }
 
@@ -143,17 +143,17 @@ interface Visitor {
 
 /** Whether something was left out: a file or folder that cannot be read, or what follows after a limit. */
 async function visitFiles(workspace: Workspace, start: string, visitor: Visitor): Promise<boolean> {
-  let isCut = false;
+  let isTruncated = false;
   let visitedCount = 0;
   const isFull = (): boolean => {
     if (!visitor.isFull() && visitedCount < maxVisited) return false;
-    isCut = true;
+    isTruncated = true;
     return true;
   };
 
   async function visitFolder(folder: string, pathBelow: string): Promise<void> {
     const { entries, truncated } = await workspace.list(folder, maxEntries);
-    if (truncated) isCut = true;
+    if (truncated) isTruncated = true;
     for (const { name, type } of entries) {
       visitor.signal.throwIfAborted();
       if (isFull()) return;
@@ -172,12 +172,12 @@ async function visitFiles(workspace: Workspace, start: string, visitor: Visitor)
       await work();
     } catch (error) {
       if (!(error instanceof Problem) || error.param !== 'path') throw error;
-      isCut = true;
+      isTruncated = true;
     }
   }
 
   await visitFolder(start, '');
-  return isCut;
+  return isTruncated;
 }
 
 function compile(pattern: string): ReturnType<typeof compileGlob> {

@@ -1,5 +1,5 @@
-// Reads unified diffs and applies them to texts. A model counts lines badly, so the numbers of a
-// hunk are only a hint: its lines decide where it fits.
+// Parses unified diffs and applies them to texts. Models often miscount lines, so the line numbers of a
+// hunk are only a hint: its context and removed lines decide where it is applied.
 export interface FileDiff {
   /** Null for a file that the diff creates. */
   oldPath: string | null;
@@ -26,10 +26,11 @@ export class DiffError extends Error {
 
 const maxFiles = 50;
 const maxHunks = 1_000;
-// Comparisons of lines for one hunk: a file of equal lines would take the product of both lengths.
+// Limit of line comparisons for one hunk: in a file of equal lines, their number would be the product of
+// the lengths of file and hunk.
 const maxComparisons = 2_000_000;
 
-/** Throws a DiffError for a text that is no unified diff. */
+/** Throws a DiffError for a text that is not a unified diff. */
 export function parseUnifiedDiff(text: string): FileDiff[] {
   const lines = text.replaceAll('\r\n', '\n').split('\n');
   if (lines.at(-1) === '') lines.pop();
@@ -89,7 +90,7 @@ function readPaths(oldLine: string, newLine: string): { oldPath: string | null; 
   return paths;
 }
 
-/** The index of the first line behind the hunks. */
+/** Returns the index of the first line after the hunks. */
 function readHunks(lines: readonly string[], start: number, hunks: Hunk[]): number {
   let index = start;
   while (index < lines.length && !isFileHeader(lines, index)) {
@@ -121,10 +122,11 @@ function readHunk(lines: readonly string[], start: number, hunks: Hunk[]): numbe
     const mark = line.slice(0, 1);
     const content = line.slice(1);
     if (mark === '\\') {
+      // `\ No newline at end of file` after a removed line is about the old file only.
       hunk.endsWithNewline = lastMark === '-';
     } else if (mark === '-') hunk.before.push(content);
     else if (mark === '+') hunk.after.push(content);
-    // Editors remove the space of an empty line.
+    // Some editors remove the space that marks an empty context line.
     else if (mark === ' ' || line === '') {
       hunk.before.push(content);
       hunk.after.push(content);
@@ -145,35 +147,35 @@ export function applyHunks(text: string, hunks: readonly Hunk[]): string {
   let offset = 0;
   let searchFrom = 0;
   for (const [index, hunk] of hunks.entries()) {
-    const place = findPlace(lines, hunk, { searchFrom, expected: (hunk.line ?? 1) - 1 + offset });
-    if (place === undefined) throw new DiffError(describeMismatch(lines, hunk, { index, offset }));
-    lines.splice(place, hunk.before.length, ...hunk.after);
-    searchFrom = place + hunk.after.length;
-    if (hunk.line !== null) offset = place - (hunk.line - 1) + hunk.after.length - hunk.before.length;
+    const position = findPosition(lines, hunk, { searchFrom, expected: (hunk.line ?? 1) - 1 + offset });
+    if (position === undefined) throw new DiffError(describeMismatch(lines, hunk, { index, offset }));
+    lines.splice(position, hunk.before.length, ...hunk.after);
+    searchFrom = position + hunk.after.length;
+    if (hunk.line !== null) offset = position - (hunk.line - 1) + hunk.after.length - hunk.before.length;
     if (searchFrom === lines.length) endsWithNewline = hunk.endsWithNewline ?? endsWithNewline;
   }
   const joined = lines.join('\n') + (endsWithNewline && lines.length > 0 ? '\n' : '');
   return hasCarriageReturns ? joined.replaceAll('\n', '\r\n') : joined;
 }
 
-/** The place nearest to the expected one, behind the hunk before. */
-function findPlace(
+/** The position nearest to the expected one, after the preceding hunk. */
+function findPosition(
   lines: readonly string[],
   { before, line }: Hunk,
   { searchFrom, expected }: { searchFrom: number; expected: number },
 ): number | undefined {
-  // A hunk that only adds lines goes to its number: behind the line that it names.
+  // A hunk that only adds lines goes after the line whose number is in its header.
   if (before.length === 0) {
     if (line === null) return lines.length;
     return Math.min(Math.max(searchFrom, lines.length === 0 ? 0 : expected + 1), lines.length);
   }
   let nearest: number | undefined;
   let comparisons = 0;
-  for (let place = searchFrom; place + before.length <= lines.length; place += 1) {
-    if (nearest !== undefined && Math.abs(place - expected) >= Math.abs(nearest - expected)) break;
+  for (let position = searchFrom; position + before.length <= lines.length; position += 1) {
+    if (nearest !== undefined && Math.abs(position - expected) >= Math.abs(nearest - expected)) break;
     let length = 0;
-    while (length < before.length && lines[place + length] === before[length]) length += 1;
-    if (length === before.length) nearest = place;
+    while (length < before.length && lines[position + length] === before[length]) length += 1;
+    if (length === before.length) nearest = position;
     comparisons += length + 1;
     if (comparisons > maxComparisons)
       throw new DiffError('The file repeats its lines too often for a diff; write it as a whole.');
@@ -187,7 +189,7 @@ function describeMismatch(
   { index, offset }: { index: number; offset: number },
 ): string {
   const label = `The hunk ${index + 1} (${header}) does not fit`;
-  if (line === null) return `${label}: the file does not hold its lines.`;
+  if (line === null) return `${label}: the file does not contain its lines.`;
   const start = Math.max(0, line - 1 + offset);
   const mismatchIndex = before.findIndex((content, lineIndex) => lines[start + lineIndex] !== content);
   const actualLine = lines[start + mismatchIndex];

@@ -1,5 +1,5 @@
-// A `fetch` whose responses fail, and close their connection, above a size limit. MCP servers are
-// foreign: an endless answer would fill the agent's memory.
+// A `fetch` whose responses fail, and close their connection, above a size limit. MCP servers belong
+// to third parties: an endless answer would fill the agent's memory.
 
 // Limit of a JSON answer, or of one event of a stream; the MCP SDK has the same limit for messages
 // over pipes.
@@ -7,7 +7,6 @@ const maxAnswerBytes = 10 * 1024 * 1024;
 // The SDK puts an error's body into its message, and messages are logged.
 const maxErrorBytes = 2 * 1024;
 
-/** Wraps `fetch`. */
 export function boundedFetch(fetch: typeof globalThis.fetch) {
   return async (url: string | URL, init?: RequestInit): Promise<Response> => {
     const response = await fetch(url, init);

@@ -1,5 +1,5 @@
-// One connection to an MCP server, in the only file that uses the MCP SDK. Servers are foreign:
-// sizes are bounded, and of content other than text only the type is passed on.
+// One connection to an MCP server, in the only file that uses the MCP SDK. Servers belong to third
+// parties: sizes are bounded, and of content other than text only its type and URI are passed on.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -17,7 +17,7 @@ export interface McpTool {
   title?: string;
   description?: string;
   inputSchema: Readonly<Record<string, unknown>>;
-  /** The server's own declaration. */
+  /** Whether the server declares the tool read-only. */
   readOnly: boolean;
 }
 
@@ -40,7 +40,7 @@ export interface McpConnection {
   onToolsChanged(listener: () => Promise<void>): void;
   /** Resolves when the connection has ended, from either side. */
   closed: Promise<void>;
-  /** Closes the connection; a server that is a child process ends with its descendants. */
+  /** Closes the connection; a server that is a child process exits with its descendants. */
   close(): Promise<void>;
 }
 
@@ -59,7 +59,7 @@ const version = '1';
 // Pause between two listings of changed tools.
 const listPauseMs = 1_000;
 // Replaces the SDK's validator of results (Ajv), which would run patterns and references of a
-// foreign schema in this process; also, one invalid schema would fail the whole list of tools.
+// third party's schema in this process. Besides, one invalid schema would fail the whole list of tools.
 const noValidation = {
   getValidator: () => (input: unknown) => ({
     valid: true as const,
@@ -69,8 +69,8 @@ const noValidation = {
 };
 
 /**
- * Rejects with the error of the SDK or of starting the program; then all resources of the
- * connection are released.
+ * Rejects with the error of the SDK or of starting the program, after all resources of the connection
+ * are released.
  */
 export async function connectMcp(server: McpServer, options: McpConnectOptions): Promise<McpConnection> {
   const { signal, timeoutMs, clock } = options;
@@ -161,7 +161,7 @@ async function callTool(
   };
 }
 
-/** Runs the work one call at a time; calls during a run share one more run, after a pause. */
+/** Runs the work one call at a time; calls while it runs share one more run, after a pause. */
 function coalesce(
   work: () => Promise<void>,
   { pauseMs, signal, clock }: { pauseMs: number; signal: AbortSignal; clock: Clock },
@@ -184,7 +184,7 @@ function coalesce(
 }
 
 // The SDK sends `notifications/cancelled` when the signal of a request is aborted, even
-// after its answer. This signal follows the caller's one only until the work has ended.
+// after its answer. This signal follows the caller's signal only until the work has ended.
 async function withRequestSignal<T>(
   callerSignal: AbortSignal,
   work: (signal: AbortSignal) => Promise<T>,

@@ -6,8 +6,8 @@ import { isRecord } from '../../../../kernel/json-value.ts';
 import type { ProblemDetail } from '../../../../kernel/problem.ts';
 
 /**
- * Whether a model provider would accept it: valid by the metaschema, with valid patterns and local
- * references only.
+ * Whether a model provider would accept the schema: it matches the metaschema, its patterns are valid,
+ * and all references are local.
  */
 export function isUsableSchema(schema: JsonSchema): boolean {
   try {
@@ -61,7 +61,7 @@ function isOfType(type: string, value: unknown): boolean {
   return typeof value === type;
 }
 
-// Objects and arrays would need a deep comparison.
+// Ignores an enum that contains objects or arrays, which would need a deep comparison.
 function enumError({ enum: allowed }: JsonSchema, value: unknown): string | null {
   if (
     !Array.isArray(allowed) ||

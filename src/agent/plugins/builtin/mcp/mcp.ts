@@ -1,6 +1,6 @@
 // The plugin `mcp`: the tools of configured MCP servers as actions. Each server is connected on its
-// own; one that is away, slow or broken adds a reason to the plugin's availability and affects only
-// its own tools.
+// own; a server that is unreachable, slow or broken adds a reason to the plugin's availability and
+// affects only its own tools.
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { Log } from '../../../../kernel/log.ts';
 import type { Redactor } from '../../../../kernel/secrets/secret.ts';
@@ -11,7 +11,7 @@ import { createServer, type ConnectedServer } from './server.ts';
 import type { ProgramRunner } from '../workspace/program-runner.ts';
 import { collectActions } from './tools.ts';
 
-// The agent's start waits no longer than this for its servers; the tools of a slow one are added
+// The agent's start waits no longer than this for the servers; the tools of a slow server are added
 // later.
 const startWaitMs = 5_000;
 
@@ -20,7 +20,7 @@ export interface McpOptions {
   workspace: string;
   /** Starts servers that are programs. */
   programs: ProgramRunner;
-  /** Gets the secrets of the servers' configuration. */
+  /** Redacts the secrets of the servers' configuration from the log. */
   redactor: Pick<Redactor, 'hold'>;
   fetch: typeof fetch;
   clock: Clock;
@@ -86,7 +86,7 @@ function startServer(
   return { ended: serverEnd.finally(() => firstOffer.resolve()), firstOffer: firstOffer.promise };
 }
 
-/** Headers, variables named like a secret, and secrets in the address. */
+/** The values of headers, of variables named like a secret, and of the URL's query and password. */
 function secretsOf(server: McpServer): string[] {
   if ('command' in server)
     return Object.entries(server.env ?? {}).flatMap(([name, value]) =>

@@ -1,5 +1,4 @@
-// Keeps one MCP server connected: connects, lists its tools, and reconnects with a growing
-// back-off.
+// Keeps one MCP server connected: connects, lists its tools, and reconnects with exponential back-off.
 import { pause } from '../../../../kernel/async.ts';
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { Log } from '../../../../kernel/log.ts';
@@ -9,7 +8,7 @@ import type { ProgramRunner } from '../workspace/program-runner.ts';
 
 export interface ConnectedServer {
   readonly name: string;
-  /** The tools of the last connection; they are kept while the server is away. */
+  /** The tools of the last connection; they are kept while the server is disconnected. */
   tools(): readonly McpTool[];
   connection(): McpConnection | null;
   /** Why the server is unavailable; null while it is connected. */
@@ -22,7 +21,7 @@ export interface ConnectedServer {
   close(): Promise<void>;
 }
 
-type State = { phase: 'away'; reason: string } | { phase: 'connected'; connection: McpConnection };
+type State = { phase: 'disconnected'; reason: string } | { phase: 'connected'; connection: McpConnection };
 
 const connectTimeoutMs = 30_000;
 const firstBackOffMs = 1_000;
@@ -52,7 +51,7 @@ export function createServer(name: string, config: McpServer, options: ServerOpt
     config,
     options,
     tools: [],
-    state: { phase: 'away', reason: `The server "${name}" is not connected yet.` },
+    state: { phase: 'disconnected', reason: `The server "${name}" is not connected yet.` },
     backOffMs: firstBackOffMs,
   };
   return {
@@ -75,7 +74,7 @@ async function keepConnected(server: Server, onTools: () => void): Promise<void>
       await runConnection(server, onTools);
     } catch (error) {
       if (signal.aborted) return;
-      server.state = { phase: 'away', reason: `The server "${name}" cannot be reached.` };
+      server.state = { phase: 'disconnected', reason: `The server "${name}" cannot be reached.` };
       log.warn({ err: error, server: name }, 'an MCP server cannot be reached');
     }
     await pause(server.backOffMs, { clock, signal });
@@ -101,7 +100,7 @@ async function runConnection(server: Server, onTools: () => void): Promise<void>
     await connection.closed;
   } finally {
     const reason = `The connection to the server "${server.name}" has ended; reconnecting.`;
-    server.state = { phase: 'away', reason };
+    server.state = { phase: 'disconnected', reason };
     await connection.close();
   }
 }

@@ -1,5 +1,5 @@
-// The tools of MCP servers as actions: unique names over all servers, bounded schemas, approval,
-// and dropped tools.
+// Turns the tools of MCP servers into actions: with names that are unique over all servers, schemas of
+// bounded size, and an approval policy. Tools that cannot be offered are dropped with a reason.
 import { createHash } from 'node:crypto';
 import type { JsonSchema } from '../../../../kernel/contract/schema.ts';
 import { Problem } from '../../../../kernel/problem.ts';
@@ -13,8 +13,8 @@ const callTimeoutMs = 120_000;
 const maxDescriptionLength = 4_096;
 // With the prefix `mcp_` this is the longest name of a tool.
 const maxActionNameLength = 60;
-// Schemas are sent to the model with every step; above the gateway's limit for a request every run
-// would fail.
+// Every step sends all schemas to the model; if they exceeded the gateway's limit for a request, every
+// run would fail.
 const maxSchemaBytes = 64 * 1024;
 const maxSchemaBytesOfServer = 1024 * 1024;
 
@@ -106,7 +106,8 @@ function inputSchema({ inputSchema: schema }: McpTool): JsonSchema | null {
 }
 
 // The name must not depend on the connected servers, or a call could reach another server than
-// intended. A name that loses characters gets a digest of the original.
+// intended. A name that is cut, or whose characters outside of ASCII are replaced, gets a digest of the
+// original.
 function actionName(server: string, tool: string): string {
   const slug =
     tool

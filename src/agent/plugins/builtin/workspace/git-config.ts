@@ -1,6 +1,6 @@
 // Files and folders that the configuration of a repository names: `core.hooksPath`, included files,
 // scripts of filters. git runs them or reads them as configuration, so they are protected like hooks:
-// else the agent could write a file that git later runs for the operator.
+// otherwise the agent could write a file that git later runs for the operator.
 import { lstat, readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { namedFiles } from './protected-files.ts';
@@ -19,9 +19,9 @@ const plainKeys: ReadonlySet<string> = new Set([
   'email',
   'worktree',
 ]);
-// Of include.path and includeIf.*.path.
+// The key of `include.path` and `includeIf.*.path`, which name further configuration files.
 const includeKey = 'path';
-// The values of these keys are paths, also when nothing exists there yet.
+// The values of these keys are paths, even if nothing exists there yet.
 const pathKeys: ReadonlySet<string> = new Set(['hookspath', includeKey]);
 
 /**
@@ -37,8 +37,8 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
   for (let index = 0; index < Math.min(files.length, maxFiles); index += 1) {
     const file = files[index] as string;
     for (const { key, value } of parseProgramSettings(await readSmall(file))) {
-      // git resolves included files from the folder of the config, and others from the repository's. Both
-      // are taken for every key: one path too many is protected rather than one too few.
+      // git resolves an included file against the folder of the config file, and other paths against the
+      // repository. Protect both for every key: an extra path does no harm, a missing one would.
       const candidates = namedFiles(value).flatMap((name) => [
         resolve(top, name),
         resolve(dirname(file), name),
@@ -59,7 +59,7 @@ function parseProgramSettings(config: string): { key: string; value: string }[] 
   });
 }
 
-/** The config files of a repository. The file `.git` names the folder that has them. */
+/** The config files of a repository. If `.git` is a file, it names the folder that contains them. */
 async function configFiles(gitPath: string): Promise<string[]> {
   const pointer = /^gitdir:\s*(.+)$/m.exec(await readSmall(gitPath))?.[1]?.trim();
   const folder = pointer === undefined ? gitPath : resolve(dirname(gitPath), pointer);

@@ -1,12 +1,12 @@
-// Bounds the number of mounts of a sandbox. bubblewrap accepts 9,000 arguments, and the time that it
-// takes grows with the square of the mounts: 1,000 take about two seconds.
+// Bounds the number of mounts of a sandbox. bubblewrap accepts 9,000 arguments, and its start time
+// grows with the square of the number of mounts: 1,000 mounts take about two seconds.
 import { dirname } from 'node:path';
 import { isWithin } from '../../../../kernel/folder.ts';
 
 /**
- * At most `max` paths that cover the given ones, which lie in `root`: where there are too many, folders
- * stand for what they contain. The smallest folder that is enough, else the largest ones. Undefined when
- * not even all folders of the root are enough.
+ * Reduces paths below `root` to at most `max` by replacing paths with a folder that contains them. It
+ * picks the smallest folder that is enough, or else the largest folders of the root. Undefined when
+ * all of these are not enough.
  */
 export function coverPaths(
   paths: readonly string[],
@@ -18,8 +18,11 @@ export function coverPaths(
   let excess = paths.length - max;
   const rootCounts = [...counts].filter(([folder]) => dirname(folder) === root).sort(([, a], [, b]) => b - a);
   for (const [largest, count] of rootCounts) {
+    // A folder takes the place of `count` paths.
     const isEnough = count - 1 >= excess;
-    folders.push(isEnough ? smallestFolder(counts, { count: excess + 1, others: folders }) : largest);
+    folders.push(
+      isEnough ? smallestFolder(counts, { minCount: excess + 1, excludedFolders: folders }) : largest,
+    );
     excess -= count - 1;
     if (isEnough) break;
   }
@@ -47,15 +50,18 @@ function countBelow(paths: readonly string[], root: string): Map<string, number>
   return counts;
 }
 
-/** The folder with the fewest paths, but `count` or more, and the deepest of these; not in `others`. */
+/**
+ * The folder with the fewest paths, but at least `minCount`, outside of `excludedFolders`; of equal
+ * folders the one with the longest path.
+ */
 function smallestFolder(
   counts: ReadonlyMap<string, number>,
-  { count, others: excludedFolders }: { count: number; others: readonly string[] },
+  { minCount, excludedFolders }: { minCount: number; excludedFolders: readonly string[] },
 ): string {
   const [smallest = ''] = [...counts]
     .filter(
       ([folder, size]) =>
-        size >= count && !excludedFolders.some((excludedFolder) => isWithin(folder, excludedFolder)),
+        size >= minCount && !excludedFolders.some((excludedFolder) => isWithin(folder, excludedFolder)),
     )
     .sort(([a, sizeOfA], [b, sizeOfB]) => sizeOfA - sizeOfB || b.length - a.length)
     .map(([folder]) => folder);

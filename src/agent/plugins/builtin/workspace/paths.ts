@@ -1,5 +1,5 @@
-// Resolves paths of the model to places in the workspace that tools may use. Every
-// refusal is a Problem whose text fits behind the path.
+// Resolves paths of the model to places in the workspace that tools may use. Each reason for a refusal
+// is worded to follow the path in a sentence.
 import { realpath } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../../../../kernel/file-errors.ts';
@@ -57,13 +57,13 @@ export function requireNoHardLink(path: string, realPath: string, links: number)
 export function pathSegments(path: string): string[] {
   if (path.length > 4096) throw pathRefusal(path, 'is too long');
   if (/[\u0000-\u001f\u007f]/.test(path) || !path.isWellFormed())
-    throw pathRefusal(path, 'holds characters that no path here may hold');
-  if (path.includes('\\')) throw pathRefusal(path, 'holds a backslash; separate folders with a slash');
+    throw pathRefusal(path, 'contains control characters or invalid Unicode');
+  if (path.includes('\\')) throw pathRefusal(path, 'contains a backslash; separate folders with a slash');
   if (path.startsWith('/') || /^[A-Za-z]:/.test(path))
-    throw pathRefusal(path, 'is absolute; paths begin at the workspace');
+    throw pathRefusal(path, 'is absolute; use a path relative to the workspace');
   const names = path.split('/').filter((name) => name !== '' && name !== '.');
   if (names.includes('..'))
-    throw pathRefusal(path, 'holds `..`; paths begin at the workspace and only lead down');
+    throw pathRefusal(path, 'contains `..`; use a path relative to the workspace that only leads down');
   return names;
 }
 

@@ -1,5 +1,6 @@
-// Starts programs in the sandbox over a workspace: hides its secrets and keeps its protected files. What a
-// command leaves under a protected name gets another name, under which no other program runs or obeys it.
+// Starts programs in a sandbox over a workspace that hides its secrets and keeps its protected files
+// unchanged. A file that a command creates under a protected name is renamed, so that no other program
+// runs or obeys it.
 import { randomUUID } from 'node:crypto';
 import { lstat, rename } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
@@ -20,7 +21,7 @@ export interface ProgramRequest {
   workspace?: Workspace | undefined;
   /** Absolute; the workspace itself when absent. */
   folder?: string | undefined;
-  /** Variables of the program's own configuration. */
+  /** Environment variables from the program's own configuration. */
   ownEnv?: Readonly<Record<string, string>> | undefined;
   settings?: SandboxSettings | undefined;
 }
@@ -32,14 +33,14 @@ export interface ProgramRunner {
    * when a sandbox is required and unavailable.
    */
   prepare(request: ProgramRequest): Promise<SandboxedProgram>;
-  /** Runs one command, which has ended with all of its processes when `execute` resolves. */
+  /** Runs one command. `execute` must resolve only after all processes of the command have exited. */
   run<T>(
     request: ProgramRequest & { mayChangeProtected: boolean },
     execute: (program: SandboxedProgram) => Promise<T>,
   ): Promise<{ result: T; renamed: RenamedFile[]; coveredFolders: CoveredFolders }>;
 }
 
-/** Folders, relative to the workspace, that stand for the too many entries in them. */
+/** Folders, relative to the workspace, that were confined as a whole because of too many entries. */
 export interface CoveredFolders {
   /** They appeared empty, since they hold secrets. */
   hidden: string[];
@@ -47,7 +48,7 @@ export interface CoveredFolders {
   readOnly: string[];
 }
 
-/** A file that needs an approval under its name; both are relative to the workspace. */
+/** A file whose old name needs an approval; both paths are relative to the workspace. */
 export interface RenamedFile {
   from: string;
   to: string;
@@ -87,7 +88,7 @@ async function prepare(options: ProgramRunnerOptions, request: ProgramRequest): 
   if (coveredFolders.hidden.length + coveredFolders.readOnly.length > 0)
     options.log?.warn(
       { command: request.command[0], ...coveredFolders },
-      'a program sees folders with too many secrets empty, and those with too many protected files read-only',
+      'folders with too many secrets are empty for a program, and folders with too many protected files are read-only',
     );
   return program;
 }
@@ -109,7 +110,7 @@ async function runCommand<T>(
   return { result, renamed: isChecked ? await renameNew(workspace, scanBefore) : [], coveredFolders };
 }
 
-/** Empty where the program is not confined. */
+/** An empty scan if the program runs without a sandbox. */
 async function scan(
   options: ProgramRunnerOptions,
   { workspace = options.workspace, settings }: ProgramRequest,
@@ -132,10 +133,10 @@ function confine(
   },
 ): { program: SandboxedProgram; coveredFolders: CoveredFolders } {
   const { coveredFolders, ...limitedPaths } = boundPaths(workspace.root, paths);
-  const closedFolder = coveredFolders.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
-  if (closedFolder !== undefined)
+  const hiddenFolder = coveredFolders.hidden.find((path) => isWithin(folder, join(workspace.root, path)));
+  if (hiddenFolder !== undefined)
     throw refusal(
-      `The folder ${closedFolder} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
+      `The folder ${hiddenFolder} holds so many secrets that it is hidden as a whole, so no command runs in it.`,
     );
   const program = options.sandbox.prepare({
     command,
@@ -159,7 +160,8 @@ function createLocks(): (workspace: Workspace) => ReturnType<typeof createShared
   };
 }
 
-// git in a worktree reads the repository beside it. A commit also writes there, where hooks and config are.
+// git in a worktree reads the repository, which is outside of the worktree. A commit also writes there;
+// the same access would let a program change hooks and config.
 function withRepository(
   settings: SandboxSettings | undefined,
   { repository }: Workspace,
@@ -169,7 +171,7 @@ function withRepository(
   return { ...settings, [access]: [...(settings?.[access] ?? []), repository] };
 }
 
-/** Throws a Problem when no folders can stand for the paths. */
+/** Throws a Problem when there are too many paths even after folders have replaced them. */
 function boundPaths(
   root: string,
   paths: { hidden: readonly string[]; readOnly: readonly string[] },
@@ -197,9 +199,9 @@ function readOnlyPaths(scan: WorkspaceScan): string[] {
   return scan.protected.filter(({ target }) => target === null).map(({ path }) => path);
 }
 
-/** Throws a Problem when one keeps its name. */
+/** Renames the protected files that a command created. Throws a Problem when one cannot be renamed. */
 async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promise<RenamedFile[]> {
-  // The command may have taken the rights to its folders in order to keep the scan out.
+  // The command may have removed the permissions of its folders to keep the scan out.
   await makeUsable(workspace.root);
   const scanAfter = await workspace.scan((folder) => !scanBefore.hidden.includes(folder));
   const renamedFiles: RenamedFile[] = [];
@@ -212,7 +214,7 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
       );
       renamedFiles.push({ from: oldPath, to: join(dirname(oldPath), name) });
     } catch (cause) {
-      // It went with a folder that was renamed before.
+      // A missing file has moved with its folder, which was renamed before.
       if (!isMissing(cause)) failures.push(oldPath);
     }
   }
@@ -232,21 +234,21 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
   return renamedFiles;
 }
 
-/** The new name. */
+/** Returns the new name. */
 async function renameEntry(folder: FolderHandle, name: string): Promise<string> {
   const preferredName = `${name}${suffix}`;
   const isFree = await lstat(folder.entry(preferredName)).then(() => false, isMissing);
   const newName = isFree ? preferredName : `${randomUUID()}${suffix}`;
-  // The command may have taken the right to write from its folder.
+  // The command may have removed the write permission of its folder.
   await makeUsable(folder.path);
   await rename(folder.entry(name), folder.entry(newName));
   return newName;
 }
 
-// An entry is new when its path was free, or when its whole folder was replaced. A mount keeps
-// a command from replacing an entry in its folder, so one with a new identity there comes from
-// a program outside of the sandbox, such as an editor. A link has no mount, and a file in its
-// place may get its inode: only its path and target say that it is the one before.
+// An entry is new when its path was free, or when its whole folder was replaced. The mount over an
+// entry keeps a command from replacing it, so an entry with a new identity in the same folder comes
+// from a program outside of the sandbox, such as an editor. A link has no mount, and a file that
+// replaces it may get its inode: a link is the same one only if its path and target are unchanged.
 function newEntries(before: readonly ProtectedEntry[], after: readonly ProtectedEntry[]): ProtectedEntry[] {
   const mountEntries = before.filter(({ target }) => target === null);
   const identities = new Set(mountEntries.map(({ identity }) => identity));

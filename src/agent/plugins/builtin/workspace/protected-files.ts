@@ -133,7 +133,7 @@ function foldName(name: string): string {
   return foldCase(name).replace(/[. ]+$/, '');
 }
 
-/** The same without the rule of Windows, also for paths. */
+/** Like `foldName`, but keeps dots and spaces at the end, so that it also works for whole paths. */
 export function foldCase(name: string): string {
   return name
     .replaceAll(/\p{Default_Ignorable_Code_Point}/gu, '')
@@ -142,13 +142,14 @@ export function foldCase(name: string): string {
 }
 
 /**
- * The files that a word of a command may name: itself, the value of an option, a file of a command
- * line of sh.
+ * The file names that a word of a command may contain: the word itself, the value of an option, and
+ * the words of a command line for sh within it.
  */
 export function namedFiles(word: string): string[] {
   const pieces = word.split(/[\s;|&()<>'"`=,:]+/);
-  // `-r./setup.js` has its value behind the letter.
+  // `-r./setup.js` has its value directly after the letter.
   const values = pieces.flatMap((piece) => [piece, piece.replace(/^-\w/, '')]);
+  // Splitting `file:///path` at the colon leaves `///path`.
   const paths = [word, ...values].map((name) => (name.startsWith('///') ? name.slice(2) : name));
   return [...new Set(paths)].filter((name) => name !== '' && !name.startsWith('-') && !name.includes('\0'));
 }

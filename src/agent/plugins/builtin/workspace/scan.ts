@@ -1,5 +1,5 @@
 // Finds the entries of a workspace that a program in the sandbox must not see or change.
-// The names decide, so a scan before each start also covers what was created since.
+// It decides by names, and runs before each start of a program, so that it covers new files as well.
 import { access, chmod, constants, lstat, readdir, readlink, stat } from 'node:fs/promises';
 import type { Dirent, Stats } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -20,14 +20,15 @@ export interface WorkspaceScan {
   protected: readonly ProtectedEntry[];
   /** Paths that the configuration of repositories names; they need not exist. */
   configPaths: readonly string[];
-  /** Folders whose names are not UTF-8, so that no path leads to what they hold. */
+  /** Folders whose names are not UTF-8, so that no path can address their content. */
   unreadableNames: readonly string[];
 }
 
 export interface ProtectedEntry {
   path: string;
-  /** Device and inode, and those of its folder. */
+  /** Device and inode of the entry. */
   identity: string;
+  /** Device and inode of its folder. */
   folderIdentity: string;
   /** The target of a link, else null. */
   target: string | null;
@@ -41,7 +42,7 @@ export interface ScanOptions {
   secrets: SecretPlaces;
   /** Absolute paths of files that count as protected under any name. */
   programs: ReadonlySet<string>;
-  /** Whether a folder whose mode keeps it from being read gets the rights of its owner; else it is hidden. */
+  /** Whether to make a folder readable whose mode prevents reading it; otherwise the scan hides it. */
   makesUsable?: ((folder: string) => boolean) | undefined;
 }
 
@@ -54,7 +55,7 @@ interface Scan extends ScanOptions {
   count: number;
 }
 
-/** Throws a Problem when the workspace has too many files to be looked at. */
+/** Throws a Problem when the workspace has too many files to scan. */
 export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceScan> {
   const scan: Scan = {
     ...options,
@@ -72,7 +73,7 @@ export async function scanWorkspace(options: ScanOptions): Promise<WorkspaceScan
 async function walk(scan: Scan, folder: string, { isProtected }: { isProtected: boolean }): Promise<void> {
   const dirents = await readUsableFolder(scan, folder);
   if (dirents === null) {
-    // A program of the same user could change the mode back.
+    // Hide it as a whole: a program of the same user could make it readable.
     scan.hidden.push(folder);
     return;
   }
@@ -175,10 +176,10 @@ async function readFolder(root: string, folder: string): Promise<Dirent[] | null
   }
 }
 
-/** Gives a folder the rights of its owner. */
+/** Gives the owner of a folder all permissions on it. */
 export async function makeUsable(folder: string): Promise<void> {
   const { mode } = await stat(folder);
-  // A folder of another user keeps its mode; what that prevents fails afterwards.
+  // A folder of another user keeps its mode; the caller's access to it then fails.
   if ((mode & 0o700) !== 0o700) await chmod(folder, (mode & 0o7777) | 0o700).catch(() => {});
 }
 

@@ -7,8 +7,8 @@ import { foldCase } from './protected-files.ts';
 
 export interface SecretPlaces {
   /**
-   * Why no tool may use the path, as the end of a sentence that starts with it; undefined when
-   * tools may. The path is absolute and without links.
+   * Why no tool may use the path, worded to follow the path in a sentence; undefined when tools may
+   * use it. The path is absolute and without links.
    */
   refusalOf(path: string): Promise<string | undefined>;
   /**

@@ -1,7 +1,7 @@
-// A readers-writer lock within one process. Requests are granted in their order.
+// A readers-writer lock within one process. Requests are granted in the order of the calls.
 
 export interface SharedLock {
-  /** Runs beside other shared work. */
+  /** Runs concurrently with other shared work. */
   runShared<T>(work: () => Promise<T>): Promise<T>;
   /** Runs alone. */
   runExclusively<T>(work: () => Promise<T>): Promise<T>;

@@ -54,7 +54,7 @@ export interface Workspace {
   root: string;
   /** The absolute path of a folder. */
   folder(path: string): Promise<string>;
-  /** The path with all links followed, relative to the root; the path itself where tools may not use it. */
+  /** The path with all links followed, relative to the root; unchanged if tools may not use it. */
   resolve(path: string): Promise<string>;
   /** The entries of a folder by name, at most `limit`, and whether there were more. */
   list(path: string, limit: number): Promise<{ entries: WorkspaceEntry[]; truncated: boolean }>;
@@ -65,17 +65,17 @@ export interface Workspace {
   /** Calls `use` with the open plain file and closes it afterwards. */
   open<T>(path: string, use: (file: FileHandle) => Promise<T>): Promise<T>;
   /**
-   * Creates the file and its folders, or replaces the file atomically. A new file gets the mode, an existing
-   * one keeps its own where none is given.
+   * Creates the file and its folders, or replaces the file atomically. Without a `mode`, an existing file
+   * keeps its own.
    */
   write(path: string, content: Buffer, mode?: number): Promise<{ created: boolean }>;
-  /** Removes a plain file, and the folders above it that are empty then where `withFolders` is true. */
+  /** Removes a plain file; `withFolders` also removes the folders above it that are empty afterwards. */
   remove(path: string, options?: { withFolders: boolean }): Promise<void>;
   /** Finds the files that programs must not see or change. Takes as long as a listing of all files. */
   scan(makesUsable?: (folder: string) => boolean): Promise<WorkspaceScan>;
   /**
-   * Makes files within it protected, such as programs that the agent itself starts. The paths are absolute;
-   * others than those of the workspace are ignored.
+   * Protects further files, such as programs that the agent itself starts. The paths are absolute; paths
+   * outside of the workspace are ignored.
    */
   protect(paths: readonly string[]): Promise<void>;
   /** Whether a write to the path needs an approval of its own; as of the last scan or update. */
@@ -84,11 +84,11 @@ export interface Workspace {
   updateProtected(): Promise<void>;
   /** Absolute paths outside and inside of the workspace that no program may see. */
   hidden: readonly string[];
-  /** The repository of a worktree, absolute; null where the workspace is none. */
+  /** The absolute path of a worktree's repository; null for a workspace that is not a worktree. */
   repository: string | null;
 }
 
-/** The workspace with this root. Throws a Problem for a folder that is no workspace of the agent. */
+/** The workspace with this root. Throws a Problem for a folder that is not a workspace of the agent. */
 export type WorkspaceAt = (root: string) => Workspace;
 
 export interface WorkspaceOptions {
@@ -164,7 +164,7 @@ function createProtection(
     },
     async protect(paths) {
       for (const path of paths) {
-        // A link can be replaced as its target can be changed.
+        // Protect a link as well as its target: replacing either one changes the program.
         const folder = await realpath(dirname(path)).catch(() => dirname(path));
         for (const place of [join(folder, basename(path)), await resolveRealPath(path)])
           if (place !== root && isWithin(place, root)) programs.add(place);
@@ -301,7 +301,7 @@ async function listFolder(
   }
 }
 
-// The real path had no link when it was checked; one that is there now ends the open.
+// The real path had no links when it was checked; if a link has replaced a folder since, the open fails.
 async function openAt(path: string, root: string, realPath: string): Promise<FolderHandle> {
   return openFolder(root, namesBelow(root, realPath)).catch((cause: unknown) => {
     throw errorCode(cause) === 'ELOOP'
@@ -425,7 +425,7 @@ async function replaceFile(
     const handle = await open(temporaryEntry, flags, mode === undefined ? 0o644 : mode & 0o777);
     try {
       await handle.writeFile(content);
-      // The mask of the process takes bits from the mode of a new file.
+      // The umask of the process removes bits from the mode of a new file.
       if (mode !== undefined) await handle.chmod(mode & 0o777);
       await handle.sync();
     } finally {
@@ -438,7 +438,7 @@ async function replaceFile(
   }
 }
 
-/** The real path of a file, or the one that it will have once it exists. */
+/** The real path of a file, or the real path that it will have once it exists. */
 async function resolveRealPath(path: string): Promise<string> {
   return realpath(path).catch(async () =>
     join(await realpath(dirname(path)).catch(() => dirname(path)), basename(path)),
