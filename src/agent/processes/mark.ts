@@ -10,7 +10,7 @@ export interface ProcessMark {
   /** Sets the limit and then replaces itself with the program (exec), so the process id stays. */
   command: readonly string[];
   env: Record<string, string>;
-  /** A line of /proc/PID/environ, between zero bytes. */
+  /** The variable as /proc/PID/environ contains it, between zero bytes. */
   variable: string;
   /** The hard limit in bytes, as /proc/PID/limits writes it; undefined where there is no such file. */
   limit: string | undefined;
@@ -22,7 +22,7 @@ const processVariable = 'TOWNHALL_PROGRAM';
 // The limit in decimal: ten digits of the agent, then nine of the process. Shells count in blocks of
 // 512 bytes, and 512 divides 10^9, so the agent's digits stay readable. The number stays below 2^63.
 const maxMarks = 1_953_125;
-let marks = 0;
+let markCount = 0;
 
 /**
  * Throws an error with `code` ENOENT or EACCES, as `spawn` does, when there is no
@@ -41,9 +41,9 @@ export function markCommand(
   };
   if (process.platform !== 'linux') return markedCommand;
   requireProgram(command[0] ?? '', folder, env['PATH']);
-  marks = (marks + 1) % maxMarks;
-  const blocks = (BigInt(agentDigits(env[agentVariable] ?? id)) * 1_000_000_000n) / 512n + BigInt(marks);
-  // ulimit fails where a lower limit is set already; the variable alone is the mark then.
+  markCount = (markCount + 1) % maxMarks;
+  const blocks = (BigInt(agentDigits(env[agentVariable] ?? id)) * 1_000_000_000n) / 512n + BigInt(markCount);
+  // ulimit fails if a lower limit is already set; then only the variable marks the process.
   return {
     ...markedCommand,
     command: ['/bin/sh', '-c', `ulimit -f ${blocks} 2>/dev/null; exec "$@"`, 'sh', ...command],
@@ -57,8 +57,8 @@ export function agentDigits(agentMark: string): string {
   return String(4_000_000_000 + number);
 }
 
-// The shell that sets the limit would report a missing program only by an exit code
-// that the program might use too.
+// Checked before the start: the shell that sets the limit would report a missing program only by an
+// exit code that the program itself might use.
 function requireProgram(file: string, folder: string, path = '/usr/bin:/bin'): void {
   const candidates = file.includes('/')
     ? [resolve(folder, file)]

@@ -13,8 +13,9 @@ export interface OrphanReaper {
   close(): void;
 }
 
-// The script reads the mark from the pipe: in its arguments or environment it would find itself.
-// Without /proc it reads the environment from ps. SIGKILL follows SIGTERM after two seconds.
+// The script reads the mark from the pipe: with the mark in its arguments or environment, it would find
+// and end itself. Without /proc it reads the environments from ps. SIGKILL follows SIGTERM after two
+// seconds.
 const scriptOf = (digits: string): string => `
 read -r mark || exit 0
 while read -r _; do :; done
@@ -45,8 +46,8 @@ done
 `;
 
 /**
- * Starts the reaper, which must precede every child process. Without a /bin/sh it logs a warning,
- * and children outlive a killed agent.
+ * Starts the reaper. Call it before the first child process starts, since children inherit its mark.
+ * Without a /bin/sh it logs a warning, and child processes outlive a killed agent.
  */
 export function startOrphanReaper({ log }: { log: Log }): OrphanReaper {
   const mark = randomUUID();
@@ -59,7 +60,7 @@ export function startOrphanReaper({ log }: { log: Log }): OrphanReaper {
     stdio: ['pipe', 'ignore', 'ignore'],
   });
   child.once('error', (error) =>
-    log.warn({ err: error }, 'child processes will not be ended if the agent is killed'),
+    log.warn({ err: error }, 'child processes will keep running if the agent is killed'),
   );
   child.stdin.on('error', () => {});
   child.stdin.write(`${mark}\n`);

@@ -3,7 +3,7 @@
 import { StringDecoder } from 'node:string_decoder';
 
 export interface BoundedOutput {
-  /** Returns how many bytes were added so far. */
+  /** Returns how many bytes were added in total. */
   add(chunk: Buffer): number;
   read(): { text: string; bytes: number; truncated: boolean };
 }
@@ -27,7 +27,7 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
       if (tailPart.length > 0) {
         tail.push(Buffer.from(tailPart.subarray(-halfBytes)));
         tailBytes += Math.min(tailPart.length, halfBytes);
-        // Joining rarely keeps the cost linear for many small chunks.
+        // Joining only when the tail has doubled keeps the cost linear for many small chunks.
         if (tailBytes > 2 * halfBytes) {
           tail = [Buffer.from(Buffer.concat(tail).subarray(-halfBytes))];
           tailBytes = halfBytes;
@@ -51,10 +51,11 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
   };
 }
 
-// Parameters of an escape sequence are shorter; without a limit the decoder could wait for ever.
+// Real escape sequences have shorter parameters; without the limit, the decoder could hold back all
+// further output.
 const unfinishedSequence = /\u001b(?:\[[0-9;?]{0,32})?$/;
 
-/** Decodes output piece by piece. A character or an escape sequence that is cut waits for its rest. */
+/** Decodes output chunk by chunk. An incomplete character or escape sequence is held back until its rest comes. */
 export function outputDecoder(): (chunk: Buffer) => string {
   const decoder = new StringDecoder('utf8');
   let unfinishedText = '';
@@ -66,8 +67,8 @@ export function outputDecoder(): (chunk: Buffer) => string {
   };
 }
 
-// Drops ANSI escape sequences and replaces other control characters: a model cannot
-// read them and pays for them.
+// Drops ANSI escape sequences and replaces other control characters: a model cannot use them, and they
+// cost tokens.
 function replaceControls(text: string): string {
   return text
     .replaceAll(/\u001b\[[0-9;?]*[A-Za-z]/g, '')

@@ -13,22 +13,22 @@ import { endTree } from './tree.ts';
 export interface ProcessOptions {
   /** The program and its arguments; no shell interprets them. */
   command: readonly string[];
-  /** Absolute. */
+  /** The working directory, an absolute path. */
   folder: string;
   /** The whole environment; no variable of the agent is added. */
   env: Readonly<Record<string, string>>;
-  /** The content of standard input, which is empty without it. */
+  /** The content of standard input; empty by default. */
   input?: string | undefined;
   /**
    * The limit of standard output and standard error together; half is kept from the beginning and
    * half from the end.
    */
   maxOutputBytes: number;
-  /** Gets the output as it comes, all of it. */
+  /** Called with each chunk of output as it arrives, even beyond `maxOutputBytes`. */
   onOutput?: ((chunk: Buffer) => void) | undefined;
   /** The time between SIGTERM and SIGKILL. */
   graceMs?: number;
-  /** Whether the command is bubblewrap, whose end kills what runs in it. */
+  /** Whether the command is bubblewrap, whose exit kills the program in the sandbox. */
   isSandboxed?: boolean | undefined;
   clock: Clock;
 }
@@ -37,7 +37,7 @@ export interface ProcessEnd {
   /** Null when a signal ended the process. */
   exitCode: number | null;
   signal: string | null;
-  /** `exit` when the process ended by itself, else the reason for ending it. */
+  /** `exit` when the process exited by itself, otherwise why it was stopped. */
   endReason: 'exit' | 'deadline' | 'aborted' | 'flood';
 }
 
@@ -53,12 +53,12 @@ export interface RunningProcess {
   output(): { text: string; bytes: number; truncated: boolean };
 }
 
-// A process that writes more than this is ended: its output would be cut to a fraction anyway.
+// A process that writes more than this is stopped: only a fraction of its output would be kept anyway.
 const floodBytes = 64 * 1024 * 1024;
-// A descendant that escaped the tree could hold the pipes open for ever.
+// How long to wait for the output pipes to close: a descendant that escaped could keep them open.
 const pipeCloseMs = 500;
 
-/** The variables of an environment that child processes get: search path, home, user, language, time zone. */
+/** The variables that child processes inherit: search path, home, user, language and time zone. */
 export function childEnvironment(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   const inheritedNames = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LC_[A-Z]+|TZ|TMPDIR)$/;
   return Object.fromEntries(
@@ -68,7 +68,7 @@ export function childEnvironment(env: Readonly<Record<string, string | undefined
   );
 }
 
-/** Never throws: a process that cannot be started rejects `ended`. */
+/** Never throws; `ended` rejects when the process cannot be started. */
 export function startProcess(options: ProcessOptions): RunningProcess {
   const { maxOutputBytes, graceMs = 2_000, isSandboxed = false, clock } = options;
   const output = boundedOutput(maxOutputBytes);
@@ -82,15 +82,15 @@ export function startProcess(options: ProcessOptions): RunningProcess {
     return { ended: failure, stop: () => failure, output: output.read };
   }
   let endReason: ProcessEnd['endReason'] = 'exit';
-  let currentEnd: Promise<void> | undefined;
+  let treeEnd: Promise<void> | undefined;
 
   // The first call decides the reason; after an exit it only ends the descendants.
   function end(reason: ProcessEnd['endReason']): Promise<void> {
-    if (currentEnd === undefined) {
+    if (treeEnd === undefined) {
       endReason = reason;
-      currentEnd = endTree(child.pid, { mark, graceMs, isSandboxed, clock });
+      treeEnd = endTree(child.pid, { mark, graceMs, isSandboxed, clock });
     }
-    return currentEnd;
+    return treeEnd;
   }
 
   collectOutput(child, (chunk) => {
@@ -123,12 +123,13 @@ export interface ProcessResult extends ProcessEnd {
 }
 
 /**
- * Runs a process until it ends, its deadline passes or the signal is aborted; its descendants are gone then.
+ * Runs a process until it exits, its deadline passes or the signal is aborted. Resolves once its descendants
+ * are gone as well.
  */
 export async function runProcess(options: RunOptions): Promise<ProcessResult> {
   const { signal, timeoutMs, clock } = options;
   if (signal.aborted)
-    throw new Problem('unavailable', 'draining', 'The call was ended before the program was started.');
+    throw new Problem('unavailable', 'draining', 'The call ended before the program was started.');
   const child = startProcess(options);
   const completion = new AbortController();
   const abort = () => void child.stop('aborted').catch(() => {});
@@ -148,7 +149,7 @@ export async function runProcess(options: RunOptions): Promise<ProcessResult> {
 
 /**
  * Prepares a process that other code spawns: returns the command and environment that mark it and
- * its descendants, and a function that ends those. Throws a Problem when there is no such program.
+ * its descendants, and a function that ends them all. Throws a Problem when the program does not exist.
  */
 export function prepareCommand(
   command: readonly string[],
@@ -209,11 +210,11 @@ async function waitForExit(
 }
 
 function startProblem(cause: unknown): Problem {
-  const reason = startErrorReasons.get(errorCode(cause) ?? '') ?? 'the system refuses it';
+  const reason = startErrorReasons.get(errorCode(cause) ?? '') ?? 'the system refused to start it';
   return refusal(`The program cannot be started: ${reason}.`, cause);
 }
 
 const startErrorReasons: ReadonlyMap<string, string> = new Map([
-  ['ENOENT', 'it is not there'],
-  ['EACCES', 'it may not be run'],
+  ['ENOENT', 'it does not exist'],
+  ['EACCES', 'it is not executable'],
 ]);

@@ -1,12 +1,12 @@
-// The real paths behind the configured ones. Everything that is mounted or masked is compared by
-// real paths: a link to a folder with secrets would otherwise show them under another name.
+// Resolves configured paths to real paths. Everything that is mounted or masked is compared by its real
+// path: a link to a folder with secrets would otherwise show them under another name.
 import { readlinkSync, realpathSync } from 'node:fs';
 import { dirname, isAbsolute, join, resolve, sep } from 'node:path';
 import { isWithin } from '../../kernel/folder.ts';
 import { refusal } from '../refusal.ts';
 
 export interface ResolvedPaths {
-  /** Real paths that exist, without those in a folder that a program may write. */
+  /** Real paths that exist, except paths in a folder that programs may write. */
   paths: string[];
   /** Configured paths that lead there through a link. */
   links: { path: string; target: string }[];
@@ -33,12 +33,12 @@ function refuseLinkOutOfWritable(path: string, target: string, writablePaths: re
   const folder = writableFolderLeft(path, target, writablePaths);
   if (folder === undefined) return;
   throw refusal(
-    `The path ${path} of the configuration leads through a link in ${folder}, which programs ` +
-      'may change; name the folder that it leads to.',
+    `The configured path ${path} leads through a link in ${folder}, which programs may change; ` +
+      'configure the path that the link leads to.',
   );
 }
 
-/** Whether the path leads through one of the real folders and out of it again. */
+/** Whether the path leads into one of the writable folders and through a link out of it again. */
 export function leavesFolder(path: string, writablePaths: readonly string[]): boolean {
   const target = realPathOf(path);
   return target !== undefined && writableFolderLeft(path, target, writablePaths) !== undefined;
@@ -52,22 +52,23 @@ function writableFolderLeft(
 ): string | undefined {
   const passedFolders = foldersOnTheWay(path);
   return writablePaths.find(
-    (folder) => !isWithin(target, folder) && passedFolders.some((passed) => isWithin(passed, folder)),
+    (folder) =>
+      !isWithin(target, folder) && passedFolders.some((passedFolder) => isWithin(passedFolder, folder)),
   );
 }
 
-// Linux resolves as many links of one path.
+// Linux follows at most this many links in one path.
 const maxLinks = 40;
 
 /**
- * The real folder of each name of the path, and of each name of the links on its way: a link of the
- * user may lead to a link that a program made.
+ * The real folder of each name in the path, and of each name in the targets of links on the way: a user's
+ * link may lead to a link that a program made.
  */
 function foldersOnTheWay(path: string): string[] {
   const folders: string[] = [];
   const names = resolve(path).split(sep);
   let folder: string = sep;
-  let links = 0;
+  let linkCount = 0;
   for (let name = names.shift(); name !== undefined; name = names.shift()) {
     if (name === '' || name === '.') continue;
     if (name === '..') {
@@ -77,18 +78,18 @@ function foldersOnTheWay(path: string): string[] {
     folders.push(folder);
     const entry = join(folder, name);
     const target = linkTarget(entry);
-    if (target === undefined || links === maxLinks) {
+    if (target === undefined || linkCount === maxLinks) {
       folder = entry;
       continue;
     }
-    links += 1;
+    linkCount += 1;
     names.unshift(...target.split(sep));
     if (isAbsolute(target)) folder = sep;
   }
   return folders;
 }
 
-/** Undefined for a path that is no link. */
+/** Undefined for a path that is not a link. */
 function linkTarget(path: string): string | undefined {
   try {
     return readlinkSync(path);

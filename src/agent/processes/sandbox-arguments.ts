@@ -9,17 +9,17 @@ import { isWithin } from '../../kernel/folder.ts';
 export interface SandboxView {
   /** Writable. */
   workspace: string;
-  /** Folders and files beside the system's own that may be read. */
+  /** Folders and files that may be read besides those of the system. */
   read: readonly string[];
   /** Folders outside the workspace that may be written. */
   write: readonly string[];
-  /** Further names of these folders and files; real paths have none. */
+  /** Configured links to these folders and files, to be created in the sandbox. */
   links: readonly { path: string; target: string }[];
-  /** These appear empty, wherever they are. */
+  /** Folders and files that appear empty, inside or outside of the workspace. */
   hidden: readonly string[];
-  /** These are in the workspace, and may be read but neither changed nor moved. */
+  /** Paths in the workspace that may be read, but neither changed nor moved. */
   readOnly: readonly string[];
-  /** The network of the host, its loopback addresses included; without it there is none at all. */
+  /** Whether the program may use the host's network, including its loopback addresses. */
   hasNetwork: boolean;
   /** Whether the program may not create user namespaces of its own. */
   disablesUserNamespaces: boolean;
@@ -70,7 +70,7 @@ const kernelSecrets = [
   '/proc/vmallocinfo',
 ];
 const temporaryBytes = 1024 * 1024 * 1024;
-/** The home of sandboxed programs; it is empty and ends with them. */
+/** The home folder of a sandboxed program: it is empty at the start and disappears when the program exits. */
 export const sandboxHome = '/tmp/home';
 
 /** All arguments before the program itself. */
@@ -88,7 +88,7 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
     'sandbox',
     ...systemFolders.flatMap(bindSystemFolder),
     ...systemFiles.flatMap((path) => ['--ro-bind-try', path, path]),
-    // A resolver's file often is a link into /run, which is absent here.
+    // /etc/resolv.conf is often a link into /run, which is absent in the sandbox.
     ...(view.hasNetwork ? bindResolved('/etc/resolv.conf') : []),
     '--proc',
     '/proc',
@@ -109,7 +109,7 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
     '--bind',
     view.workspace,
     view.workspace,
-    // Mount points cannot be renamed or removed: a repository's folder is bound onto itself for that alone.
+    // Binds a repository's folder onto itself only because a mount point cannot be renamed or removed.
     ...view.readOnly.filter(isRepositoryFolder).flatMap((path) => ['--bind-try', path, path]),
     ...view.readOnly
       .filter((path) => !isRepositoryFolder(path))
@@ -132,7 +132,7 @@ function outsideMasks({ hidden, workspace, read, write }: SandboxView): string[]
   ).flatMap((path) => (isWithin(workspace, path) ? ['--tmpfs', path] : mask(path)));
 }
 
-// A link below a visible folder is there already.
+// Skips links below visible folders, which exist in the sandbox already.
 function linkArguments({ links, read, write, workspace }: SandboxView): string[] {
   const visiblePaths = [...systemFolders, ...read, ...write, workspace];
   const outermostLinks = links.filter(
@@ -153,7 +153,7 @@ function mask(path: string): string[] {
     : ['--ro-bind', '/dev/null', path];
 }
 
-// With merged /usr, /bin and others are links into it.
+// On systems with a merged /usr, /bin and other folders are links into it.
 function bindSystemFolder(path: string): string[] {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return [];

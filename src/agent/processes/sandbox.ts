@@ -1,6 +1,6 @@
-// Runs programs in a sandbox of bubblewrap: own namespaces, the workspace writable,
-// the system read-only, nothing else. Where bubblewrap cannot be used, programs are
-// refused unless the operator has turned the sandbox off.
+// Runs programs in a sandbox with bubblewrap: in namespaces of their own, with a writable workspace, a
+// read-only system and nothing else. If bubblewrap cannot be used, programs are refused unless the
+// operator has turned the sandbox off.
 import { execFile } from 'node:child_process';
 import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
@@ -14,9 +14,9 @@ export type SandboxSettings = false | { network?: boolean; read?: string[]; writ
 
 /** Paths of a workspace with special treatment, collected just before a program starts. */
 export interface SandboxedPaths {
-  /** Absolute; they appear empty. */
+  /** Absolute paths that appear empty. */
   hidden: readonly string[];
-  /** Absolute; they cannot be changed. */
+  /** Absolute paths that cannot be changed. */
   readOnly: readonly string[];
 }
 
@@ -34,13 +34,13 @@ export interface SandboxedProgram {
 
 export interface ProgramOptions {
   command: readonly string[];
-  /** Absolute and without links; that of the sandbox when absent. */
+  /** Absolute and without links; the workspace of the sandbox by default. */
   workspace?: string;
   /** Absolute. */
   folder: string;
   /** Search path, language and time zone of the agent; in a sandbox its home and user are left out. */
   env: Readonly<Record<string, string>>;
-  /** Variables of the program's own configuration. */
+  /** Environment variables from the program's own configuration. */
   ownEnv?: Readonly<Record<string, string>> | undefined;
   settings?: SandboxSettings | undefined;
   paths: SandboxedPaths;
@@ -74,15 +74,15 @@ const remedy =
   '--unsafe-shell to run programs without a sandbox.';
 
 /** Tries bubblewrap once. Never throws: a failure is stored as the reason. */
-export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sandbox> {
-  if (rest.isOff) return { missing: undefined, isOff: true, prepare: withoutSandbox };
+export async function openSandbox({ read, ...otherOptions }: SandboxOptions): Promise<Sandbox> {
+  if (otherOptions.isOff) return { missing: undefined, isOff: true, prepare: prepareUnconfined };
   let sharedPaths: ResolvedPaths;
   try {
-    sharedPaths = resolvePaths(read, [rest.workspace]);
+    sharedPaths = resolvePaths(read, [otherOptions.workspace]);
   } catch (error) {
     return missingSandbox(error instanceof Error ? error.message : String(error));
   }
-  const options: OpenOptions = { ...rest, shared: sharedPaths };
+  const options: OpenOptions = { ...otherOptions, shared: sharedPaths };
   const bubblewrap = findBubblewrap(options.path);
   if (bubblewrap === undefined) return missingSandbox(`The program bwrap is not installed. ${remedy}`);
   const attempts = await attemptSandbox(bubblewrap, options);
@@ -94,7 +94,7 @@ export async function openSandbox({ read, ...rest }: SandboxOptions): Promise<Sa
     isOff: false,
     prepare: (program) =>
       program.settings === false
-        ? withoutSandbox(program)
+        ? prepareUnconfined(program)
         : confine(program, { ...options, bubblewrap, disablesUserNamespaces }),
   };
 }
@@ -104,13 +104,13 @@ function missingSandbox(reason: string): Sandbox {
     missing: reason,
     isOff: false,
     prepare(program) {
-      if (program.settings === false) return withoutSandbox(program);
+      if (program.settings === false) return prepareUnconfined(program);
       throw refusal(reason);
     },
   };
 }
 
-function withoutSandbox({ command, env, ownEnv, folder }: ProgramOptions): SandboxedProgram {
+function prepareUnconfined({ command, env, ownEnv, folder }: ProgramOptions): SandboxedProgram {
   return { command, env: { ...env, ...ownEnv }, folder, isSandboxed: false };
 }
 
@@ -129,8 +129,8 @@ function confine(
   const [file = ''] = command;
   const writablePlaces = resolvePaths(write, [workspace]);
   const changeablePaths = [workspace, ...writablePlaces.paths];
-  // A link in the workspace, such as the python of a virtual environment, is there already and shows
-  // only what is visible.
+  // Do not mount a path that leaves the workspace through a link in it, such as the python of a virtual
+  // environment: the link exists in the sandbox, and works if its target is visible there.
   const ownPaths = [folder, file].filter((path) => isAbsolute(path) && !leavesFolder(path, changeablePaths));
   const readablePlaces = resolvePaths([...read, ...ownPaths], changeablePaths);
   const links = [...shared.links, ...writablePlaces.links, ...readablePlaces.links];
@@ -148,10 +148,10 @@ function confine(
   const ownFolder = realPathOf(folder) ?? folder;
   const args = [...sandboxArguments(view, ownFolder), ...command];
   requireLength(args);
-  const { HOME: _home, USER: _user, LOGNAME: _login, SHELL: _shell, TMPDIR: _temporary, ...rest } = env;
+  const { HOME: _home, USER: _user, LOGNAME: _login, SHELL: _shell, TMPDIR: _temporary, ...otherEnv } = env;
   return {
     command: [options.bubblewrap, ...args],
-    env: { ...rest, PATH: sandboxPath(env['PATH'] ?? '', visiblePaths), HOME: sandboxHome, ...ownEnv },
+    env: { ...otherEnv, PATH: sandboxPath(env['PATH'] ?? '', visiblePaths), HOME: sandboxHome, ...ownEnv },
     folder: '/',
     isSandboxed: true,
   };
@@ -188,9 +188,9 @@ function findBubblewrap(path = '/usr/bin:/bin'): string | undefined {
     });
 }
 
-const run = promisify(execFile);
+const executeFile = promisify(execFile);
 
-// Some containers forbid the limit on user namespaces, which is one defence of several.
+// Some containers forbid `--disable-userns`. The sandbox then works without this one of its defences.
 async function attemptSandbox(
   bubblewrap: string,
   { workspace, hidden, shared }: OpenOptions,
@@ -208,7 +208,7 @@ async function attemptSandbox(
       disablesUserNamespaces,
     };
     try {
-      await run(bubblewrap, [...sandboxArguments(view, workspace), '/bin/sh', '-c', ':'], {
+      await executeFile(bubblewrap, [...sandboxArguments(view, workspace), '/bin/sh', '-c', ':'], {
         timeout: 10_000,
         env: {},
         cwd: '/',

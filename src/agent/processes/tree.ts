@@ -9,7 +9,7 @@ const longestPollMs = 100;
 // A process in an uninterruptible system call survives SIGKILL until the call returns.
 const afterKillMs = 2_000;
 
-/** Resolves when nothing of the tree is left, at the latest two seconds after `graceMs`. */
+/** Resolves when no process of the tree is left, at the latest two seconds after `graceMs`. */
 export async function endTree(
   group: number | undefined,
   {
@@ -24,15 +24,14 @@ export async function endTree(
   const strayPids = await listTree(group, mark);
   const hadGroup = group !== undefined && sendSignal(-group, isSandboxed ? 0 : 'SIGTERM');
   if (hadGroup || strayPids.length > 0) {
-    // SIGTERM would end bubblewrap at once and kill the program without its grace; SIGKILL below ends both.
+    // SIGTERM would end bubblewrap at once and so kill its program without a grace period. SIGKILL below
+    // ends both.
     for (const pid of strayPids) if (!isSandboxed || !(await isBubblewrap(pid))) sendSignal(pid, 'SIGTERM');
-    for (
-      let waitMs = shortestPollMs;
-      clock.monotonicMs() < killAtMs;
-      waitMs = Math.min(waitMs * 2, longestPollMs)
-    ) {
-      await clock.sleep(waitMs);
+    let pollMs = shortestPollMs;
+    while (clock.monotonicMs() < killAtMs) {
+      await clock.sleep(pollMs);
       if ((await listTree(group, mark)).length === 0) return;
+      pollMs = Math.min(pollMs * 2, longestPollMs);
     }
     if (group !== undefined) sendSignal(-group, 'SIGKILL');
   }
@@ -66,8 +65,8 @@ interface ProcessRow {
   isInTree: boolean;
 }
 
-// The process group, every marked process, and the children of all these; zombies do
-// not count. Without /proc only the group can be checked.
+// The process group, every marked process, and the descendants of all these; zombies do not count.
+// Without /proc only the group can be checked.
 async function listTree(group: number | undefined, mark: ProcessMark): Promise<number[]> {
   const names = await readdir('/proc').catch(() => null);
   if (names === null) return group !== undefined && sendSignal(-group, 0) ? [-group] : [];
@@ -89,8 +88,8 @@ async function readProcess(
   mark: ProcessMark,
 ): Promise<ProcessRow | undefined> {
   const stat = await readFile(`/proc/${name}/stat`, 'latin1').catch(() => '');
-  // proc_pid_stat(5): the program's name stands in parentheses and may hold any
-  // character; state, parent and group follow.
+  // proc_pid_stat(5): the program's name is in parentheses and can contain any character, even
+  // parentheses; state, parent and group follow.
   const [state, parent, processGroup] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   if (state === undefined || state === '' || 'ZX'.includes(state)) return undefined;
   const isInTree = Number(processGroup) === group || (await carriesMark(name, mark));

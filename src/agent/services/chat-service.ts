@@ -1,5 +1,5 @@
 // The service `chat` puts messages into the queue of a session. It runs nothing itself: while it is
-// stopped it refuses messages, and queued ones still run.
+// stopped it refuses new messages, but messages that are already queued still run.
 import type { Service } from '../service.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
 import type { Chat, ChatMessage, ChatReceipt } from '../sessions/index.ts';

@@ -41,8 +41,8 @@ export interface ServiceDirectory {
    */
   call(request: ServiceCallRequest): Promise<unknown>;
   /**
-   * Starts the services that start with the agent, and waits as long as `control` does. Never
-   * throws; the states show failures.
+   * Starts all services except those with `autostart: false`, and waits as long as `control` does. Never
+   * throws; the states of the services show failures.
    */
   start(): Promise<void>;
   /** Stops all services, the last one first. */

@@ -1,4 +1,4 @@
-// One call of a service's action or command, limited by its deadline and by the service's run.
+// One call of a service's action or command. It fails at its deadline, and when the service stops.
 import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -25,7 +25,7 @@ export type PrepareProgram = (request: {
 }) => Promise<SandboxedProgram>;
 
 export interface OperationOptions {
-  /** Makes the command that runs a program in its sandbox. */
+  /** Returns the command that runs a program in its sandbox. */
   prepareProgram: PrepareProgram;
   timeoutMs: number;
   clock: Clock;
@@ -38,7 +38,7 @@ export interface OperationCall {
   running: AbortSignal;
   /** The sandbox settings of the service. */
   sandbox?: SandboxSettings | undefined;
-  /** Aborted when the caller is gone. */
+  /** Aborted when the caller disconnects. */
   signal: AbortSignal;
   requestId: string;
   log: Log;
@@ -46,8 +46,8 @@ export interface OperationCall {
 
 const maxProcessOutputBytes = 1024 * 1024;
 const maxResultBytes = 2 * 1024 * 1024;
-// At the deadline of a call its processes are ended, too, and the action may still report how they
-// ended: ten seconds for them, then a tenth of a second for the action.
+// At the deadline of a call its processes are stopped as well. The call waits up to ten seconds for them
+// to exit, and then a tenth of a second for the action to report how they ended.
 const processEndMs = 10_000;
 const lastResultMs = 100;
 
@@ -141,7 +141,7 @@ async function rejectWhenLate(
 function checkPayload({ check }: Operation, payload: Readonly<Record<string, unknown>>): void {
   const result = check(payload);
   if (result.ok) return;
-  throw new Problem('bad_request', 'invalid_request', 'The payload does not fit.', {
+  throw new Problem('bad_request', 'invalid_request', 'The payload does not match the input schema.', {
     param: 'payload',
     details: result.details.map(({ path, message }) => ({
       path: path === '' ? 'payload' : `payload.${path}`,

@@ -1,5 +1,5 @@
-// A service of the configuration: a command that the agent keeps running, such as a development
-// server or a watcher. It is restarted when it ends; the command `output` returns its output.
+// A service from the configuration: a command that the agent keeps running, such as a development
+// server or a watcher. It is restarted when it exits; the command `output` returns its output.
 import type { Clock } from '../../kernel/clock.ts';
 import {
   startProcess,
@@ -26,7 +26,7 @@ export function processService(options: {
   clock: Clock;
 }): ServiceDefinition {
   const { name, title = name, command, env: ownEnv, sandbox: settings, prepareProgram, clock } = options;
-  let current: RunningProcess | undefined;
+  let runningProcess: RunningProcess | undefined;
   return {
     name,
     title,
@@ -34,20 +34,20 @@ export function processService(options: {
     ...(settings === undefined ? {} : { sandbox: settings }),
     async start({ failed }) {
       const program = await prepareProgram({ command, ownEnv, settings });
-      current = startProcess({ ...program, maxOutputBytes, graceMs, clock });
-      current.ended.then(
+      runningProcess = startProcess({ ...program, maxOutputBytes, graceMs, clock });
+      runningProcess.ended.then(
         (end) => failed(describeEnd(end)),
         () => failed('The program cannot be started.'),
       );
     },
     async stop() {
-      await current?.stop().catch(() => {});
+      await runningProcess?.stop().catch(() => {});
     },
     commands: {
       output: {
         description: 'The output of the program: its beginning and its end.',
         input: noInput,
-        run: async () => current?.output() ?? { text: '', bytes: 0, truncated: false },
+        run: async () => runningProcess?.output() ?? { text: '', bytes: 0, truncated: false },
       },
       ...configuredCommands(options.commands),
     },
@@ -73,8 +73,8 @@ function configuredCommands(
 }
 
 function describeEnd({ exitCode, signal, endReason }: ProcessEnd): string {
-  if (endReason === 'flood') return 'It was ended because of too much output.';
+  if (endReason === 'flood') return 'It was stopped because it wrote too much output.';
   return exitCode === null
-    ? `It was ended by ${signal ?? 'a signal'}.`
-    : `It ended by itself with the exit code ${exitCode}.`;
+    ? `It was killed by ${signal ?? 'a signal'}.`
+    : `It exited by itself with the exit code ${exitCode}.`;
 }

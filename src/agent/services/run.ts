@@ -7,8 +7,9 @@ import type { ServiceDefinition } from '../service-definition.ts';
 import { describeStartError } from '../start-error.ts';
 
 export interface RunLimits {
-  /** Deadline of an attempt to start, and below of a stop. */
+  /** Deadline of an attempt to start. */
   startMs: number;
+  /** Deadline of a stop. */
   stopMs: number;
   /** Interval between two health checks, and the deadline of each. */
   healthMs: number;
@@ -19,9 +20,9 @@ export interface RunLimits {
 export interface ServiceRun {
   /** Aborted when the run ends. */
   readonly signal: AbortSignal;
-  /** Null once the service runs, else the reason why it does not. `interrupt` ends the wait. */
+  /** Resolves with null once the service runs, else with the reason why not. `interrupt` ends the wait. */
   start(interrupt: AbortSignal): Promise<string | null>;
-  /** The reason when the service fails; null when `interrupt` is aborted first. */
+  /** Resolves with the reason when the service fails, and with null when `interrupt` is aborted first. */
   watch(interrupt: AbortSignal): Promise<string | null>;
   /** Resolves within `stopMs`, whether or not the service has ended by then. */
   stop(): Promise<void>;
@@ -93,7 +94,7 @@ async function stop({ definition, limits, clock, log, end }: RunState): Promise<
   }
 }
 
-/** The first reason counts, and none after the end of the run. */
+/** Records the first failure. Ignores later ones, and failures after the end of the run. */
 function fail(run: RunState, reason: string): void {
   if (run.end.signal.aborted || run.failure !== null) return;
   run.failure = String(reason).toWellFormed().slice(0, 500);

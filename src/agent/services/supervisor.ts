@@ -13,9 +13,9 @@ export type ServiceCommand = 'start' | 'stop' | 'restart';
 
 export interface ServiceSnapshot {
   state: ServiceState;
-  /** When it entered this state. */
+  /** When the service entered this state. */
   since: string;
-  /** How often it was restarted, by itself or on request, since the agent started. */
+  /** Restarts since the agent started, after failures and on request. */
   restarts: number;
   lastError: string | null;
 }
@@ -59,7 +59,7 @@ export const supervisorLimits: SupervisorLimits = {
 
 type Phase =
   | { state: 'stopped' }
-  /** `isBackingOff` between a failed attempt and the next one. */
+  /** `isBackingOff` is true between a failed attempt and the next one. */
   | { state: 'starting'; isBackingOff: boolean }
   | { state: 'running'; run: ServiceRun; startedMs: number }
   | { state: 'stopping' }
@@ -78,7 +78,7 @@ interface Supervision {
   failures: number;
   restarts: number;
   lastError: string | null;
-  /** The abort ends the driver's current wait; a new controller then replaces it. */
+  /** Aborting it ends the driver's current wait; a new controller then replaces it. */
   interrupt: AbortController;
   /** Listeners that are called once, at the next change of the phase. */
   watchers: (() => void)[];
@@ -145,7 +145,7 @@ async function requestStart(
 ): Promise<{ changed: boolean }> {
   const { state } = service.phase;
   const hasChanged = command === 'restart' || service.target === 'stopped' || state === 'failed';
-  // A running start also serves a restart.
+  // A start that is in progress also serves a restart.
   if (command === 'restart' && state === 'running') service.target = 'restarted';
   else if (service.target === 'stopped') service.target = 'running';
   if (state === 'failed') enter(service, { state: 'stopped' });
@@ -162,10 +162,10 @@ async function requestStart(
 
 /** Starts the driver, or ends its current wait so that it sees the new target. */
 function drive(service: Supervision): void {
-  // A running attempt to start also serves a further start; every other wait ends.
+  // An attempt to start that is in progress also serves this request; every other wait is ended.
   const { phase, target } = service;
-  const isAttempt = phase.state === 'starting' && !phase.isBackingOff && target === 'running';
-  if (!isAttempt) {
+  const isStarting = phase.state === 'starting' && !phase.isBackingOff && target === 'running';
+  if (!isStarting) {
     service.interrupt.abort();
     service.interrupt = new AbortController();
   }
@@ -240,7 +240,7 @@ async function endRun(service: Supervision, run: ServiceRun): Promise<void> {
   await run.stop();
 }
 
-/** Whether another attempt is due; otherwise the service is `failed`. */
+/** Counts a failure. Returns whether another attempt follows; otherwise the service is `failed`. */
 function countFailure(service: Supervision): boolean {
   service.failures += 1;
   const isRetried = service.failures <= service.limits.retries;

@@ -93,7 +93,7 @@ describe('the plugin shell', () => {
 
   test('refuses an unknown setting for approvals', async () => {
     await expect(open({ approval: 'sometimes' })).rejects.toThrow(
-      /settings of the plugin "shell" do not fit/,
+      /settings of the plugin "shell" are invalid/,
     );
   });
 
@@ -107,7 +107,7 @@ describe('the plugin shell', () => {
     const outcome = await call({ command, timeoutSeconds: 1 });
     expect(outcome).toMatchObject({
       ok: true,
-      output: { exitCode: null, signal: 'SIGKILL', ended: 'It was ended after 1 seconds.' },
+      output: { exitCode: null, signal: 'SIGKILL', ended: 'It was stopped after 1 seconds.' },
     });
     expect(performance.now() - startedMs).toBeLessThan(callTimeoutMs);
     expect([await isRunning(await pidIn('parent')), await isRunning(await pidIn('child'))]).toEqual([
@@ -155,7 +155,7 @@ describe('the plugin shell', () => {
     expect(performance.now() - startedMs).toBeLessThan(callTimeoutMs);
     expect(outcome).toMatchObject({
       ok: true,
-      output: { truncated: true, ended: 'It was ended because of too much output.' },
+      output: { truncated: true, ended: 'It was stopped because it wrote too much output.' },
     });
     const { output } = (outcome as { output: { output: string } }).output;
     expect(output.startsWith('first\ny\n')).toBe(true);
@@ -202,14 +202,14 @@ describe('runProcess', () => {
   test('reports a program that does not exist', async () => {
     await expect(run('no-such-program')).rejects.toMatchObject({
       code: 'action_refused',
-      message: 'The program cannot be started: it is not there.',
+      message: 'The program cannot be started: it does not exist.',
     });
   });
 
   test('reports a file that is not executable', async () => {
     await writeFile(join(folder, 'plain'), 'no program');
     await expect(run('./plain')).rejects.toMatchObject({
-      message: 'The program cannot be started: it may not be run.',
+      message: 'The program cannot be started: it is not executable.',
     });
   });
 

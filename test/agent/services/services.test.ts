@@ -227,7 +227,11 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     await control('faulty', 'start');
     await expect
       .poll(async () => (await control('faulty', 'status')).service, { timeout: 80_000, interval: 100 })
-      .toMatchObject({ state: 'failed', restarts: 5, lastError: 'It ended by itself with the exit code 7.' });
+      .toMatchObject({
+        state: 'failed',
+        restarts: 5,
+        lastError: 'It exited by itself with the exit code 7.',
+      });
     expect(await control('faulty', 'stop')).toMatchObject({ changed: true, service: { state: 'stopped' } });
   });
 
