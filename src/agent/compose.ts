@@ -1,5 +1,6 @@
-// The composition root of the agent: constructs every part in order and defers its close beside it.
-// The order is data and lock, token, recovery after a crash, and the socket last.
+// The composition root of the agent: constructs every part in order and registers how to close it. The
+// order: the database with its lock, the token, tools and sessions, the recovery after a crash. The
+// agent listens last.
 import { readText, assetPath } from '../kernel/assets.ts';
 import { systemClock, type Clock } from '../kernel/clock.ts';
 import { closeOnError, createClosers, type Closers } from '../kernel/closers.ts';
@@ -44,13 +45,13 @@ export interface AgentOptions {
    * gateway in this process.
    */
   hidden?: readonly string[];
-  /** Plugins beside the built-in ones. */
+  /** Plugins besides the built-in ones. */
   plugins?: readonly Plugin[];
-  /** Whether standard output is the log: then lines that plugins print become lines of it. */
+  /** Whether to log the lines that plugins print; needed where standard output is the log. */
   logsPrints?: boolean;
-  /** An open database in place of the config's. Its opener closes it, after the agent. */
+  /** An open database to use instead of the configured one. The caller closes it, after the agent. */
   database?: Database;
-  /** The agent's own database while it opens; it is closed with the agent. */
+  /** The configured database, if the caller has begun to open it. The agent closes it. */
   opening?: Promise<Database>;
   timeouts?: ServerOptions['timeouts'];
   /** The links of `/` in the local edition; called at each request. */
@@ -64,7 +65,7 @@ export interface AgentOptions {
 export interface Agent {
   /** The file of the first token; it exists once the agent is created. */
   tokenFile: string;
-  /** How it runs commands; `off` where there is no sandbox. */
+  /** How the agent runs commands; `off` if it refuses them because no sandbox is available. */
   shell: 'sandboxed' | 'unsafe' | 'off';
   listen(): Promise<{ url: string; port: number }>;
   /** Refuses new work, waits up to `drainMs` for runs, settles the rest and closes the data. */
@@ -168,7 +169,7 @@ interface LifecycleParts {
   closers: Closers;
 }
 
-/** The start and the end of an agent. A second `close` waits for the first. */
+/** How the agent begins to listen, and closes. A second `close` waits for the first. */
 function openLifecycle(lifecycle: Lifecycle, parts: LifecycleParts): Pick<Agent, 'listen' | 'close'> {
   const { config, telemetry, server } = parts;
   let closePromise: Promise<void> | undefined;
@@ -187,7 +188,7 @@ function openLifecycle(lifecycle: Lifecycle, parts: LifecycleParts): Pick<Agent,
   };
 }
 
-/** Serves the commands on this machine. */
+/** Opens the control socket for commands on this machine. */
 async function serveCommands(
   { config: { dataDir }, options: { log }, database, closers }: Base,
   { admin }: Tokens,
@@ -299,8 +300,8 @@ async function submitUnattended({ inputs }: Sessions, instructions: string): Pro
   return receipt;
 }
 
-// An agent serves the programs of one person, who repeat a call within minutes. In the
-// growth bench the table of 5,500 keys had 10 MB.
+// An agent serves the programs of one person, which repeat a call within minutes. In the growth
+// benchmark, a table of 5,500 keys took 10 MB.
 const maxKeys = 10_000;
 const maxAnswerBytes = 4 * 1024 * 1024;
 const keyLeaseMs = 20_000;
@@ -319,8 +320,8 @@ async function openIdempotency(
     clock,
     log,
   });
-  // The embedded database has one process at a time, so calls that are stored as running ended with
-  // the process before.
+  // Only one process at a time uses the embedded database, so calls that it stores as running ended
+  // with the previous process.
   if (database.engine === 'embedded') await idempotency.endLeases(keyOwner(agentId));
   closers.defer(() => idempotency.close());
   return idempotency;

@@ -93,7 +93,7 @@ export const agentSettings = {
   snapshotFiles: integer(
     'AGENT_SNAPSHOT_FILES',
     20_000,
-    'Most files of a workspace whose changes can be undone; 0 takes no snapshots.',
+    'Maximum number of files in a workspace whose changes can be undone; 0 disables snapshots.',
     { flag: null, min: 0, max: 1_000_000 },
   ),
   maxWorkspaces: integer(
@@ -117,14 +117,23 @@ export const agentSettings = {
     deadline,
   ),
   commandTimeoutMs: integer('AGENT_COMMAND_TIMEOUT_MS', 30_000, 'Deadline of a service command.', deadline),
-  drainMs: integer('AGENT_DRAIN_MS', 25_000, 'Time that runs get after the request to stop.', deadline),
+  drainMs: integer(
+    'AGENT_DRAIN_MS',
+    25_000,
+    'Time that runs get to finish after the request to stop.',
+    deadline,
+  ),
   leaseMs: integer(
     'AGENT_LEASE_MS',
     10_000,
     'How long a replica that does not renew its lease keeps its runs.',
     deadline,
   ),
-  maxSteps: integer('AGENT_MAX_STEPS', 64, 'Most steps of one run.', { flag: null, min: 1, max: 1000 }),
+  maxSteps: integer('AGENT_MAX_STEPS', 64, 'Maximum number of steps of one run.', {
+    flag: null,
+    min: 1,
+    max: 1000,
+  }),
   approvalTtlMs: integer(
     'AGENT_APPROVAL_TTL_MS',
     600_000,
@@ -146,7 +155,7 @@ export const agentSettings = {
   maxReplayEvents: integer(
     'AGENT_MAX_REPLAY_EVENTS',
     100_000,
-    'How many events back an event stream may begin.',
+    'How many past events an event stream may replay.',
     {
       flag: null,
       min: 1,
@@ -171,13 +180,13 @@ export const agentSettings = {
   maxQueuedRuns: integer(
     'AGENT_MAX_QUEUED_RUNS',
     1_000,
-    'Inputs that may wait for a free place, over all sessions; more are refused with 429.',
+    'Inputs that may wait for a free place, in all sessions together; more are refused with 429.',
     { flag: null, min: 0, max: 100_000 },
   ),
   modelRetries: integer(
     'AGENT_MODEL_RETRIES',
     5,
-    'How often a step is retried whose model failed or whose stream broke.',
+    'How often a step is retried after its model failed or its stream broke.',
     { flag: null, min: 0, max: 10 },
   ),
   modelWaitMs: integer(

@@ -40,7 +40,7 @@ export async function openControl({
   if (Buffer.byteLength(path) > maxPathBytes) {
     log.warn(
       { path },
-      'the path of the control socket is too long; commands beside this agent cannot reach it',
+      'the path of the control socket is too long; commands on this machine cannot reach the agent',
     );
     return undefined;
   }
@@ -61,8 +61,8 @@ export async function openControl({
       },
     };
   } catch (error) {
-    // Another replica with the same folder serves it; its controls change the same data.
-    log.warn({ err: error, path }, 'there is no control socket for this agent');
+    // For example, a replica with the same folder already serves it; that one changes the same data.
+    log.warn({ err: error, path }, 'the control socket cannot be opened');
     return undefined;
   }
 }
@@ -74,7 +74,7 @@ function callPlugin(
 ): Promise<unknown> {
   const { plugin, action, payload } = input as { plugin: unknown; action: unknown; payload: unknown };
   if (typeof payload !== 'object' || payload === null || Array.isArray(payload))
-    throw new Problem('bad_request', 'invalid_request', 'The payload of an action is an object.');
+    throw new Problem('bad_request', 'invalid_request', 'The payload of an action must be an object.');
   return pluginCore.call({
     plugin: String(plugin),
     action: String(action),

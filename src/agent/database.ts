@@ -1,5 +1,5 @@
-// Opens the agent's database: embedded in the data folder, or a PostgreSQL. A separate module, so
-// that a start can open the database while the composition root is still loading.
+// Opens the agent's database: embedded in the data folder, or PostgreSQL. It is a separate module, so
+// that the database can open while the composition root is still loading.
 import { join } from 'node:path';
 import { connect, withSettingName, type Database } from '../kernel/data/database.ts';
 import { makeSettingFolder } from '../kernel/folder.ts';

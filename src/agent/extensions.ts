@@ -1,5 +1,5 @@
-// Constructs what extends the agent beside its sessions: plugins and services. Each part is deferred
-// for closing where it is constructed, so the list below is also the order of the end, read backwards.
+// Constructs the extensions of the agent: plugins and services. Each part registers its close where it
+// is constructed, so the parts close in reverse order.
 import { resolve } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import type { Closers } from '../kernel/closers.ts';
@@ -52,7 +52,7 @@ export interface ExtensionOptions {
   agentId: string;
   /** Submits an unattended run and resolves once it is accepted. It works only after `start`. */
   execute(instructions: string): Promise<{ runId: string }>;
-  /** The chats of the sessions; they exist only after `start`. */
+  /** The chats of the sessions. It works only after `start`. */
   chat(): Chat;
   /** Reads outputs of earlier tool calls. It works only after `start`. */
   readOutput: ReadOutput;
@@ -61,10 +61,10 @@ export interface ExtensionOptions {
   workspaceAt: WorkspaceAt;
   /** The environment of child processes: the agent's search path, home and language. */
   env: Readonly<Record<string, string>>;
-  /** Plugins beside the built-in ones and those of the configuration. */
+  /** Plugins besides the built-in and configured ones. */
   plugins: readonly Plugin[];
   /**
-   * Whether standard output is the log, so that printed lines of plugins must become lines of it.
+   * Whether to log the lines that plugins print; needed where standard output is the log.
    */
   logsPrints: boolean;
   isLocalEdition: boolean;
@@ -79,13 +79,13 @@ export interface Extensions {
   registry: PluginRegistry;
   pluginCore: PluginCore;
   sandbox: Sandbox;
-  /** Rules for calls of tools, out of the configuration. */
+  /** Rules for tool calls, from the plugin configuration. */
   permissionRules: readonly ConfiguredRule[];
   /** The handlers of the plugin and service routes, in the configured variant. */
   handlers: Readonly<Record<string, unknown>>;
   /**
-   * Starts plugins and services, before the agent listens. One that fails to start is `failed`; the
-   * others run.
+   * Starts plugins and services, before the agent listens. A part that fails to start gets the state
+   * `failed`; the others run.
    */
   start(): Promise<void>;
 }
@@ -127,7 +127,7 @@ interface PluginParts {
   containment: Containment;
 }
 
-/** All plugins in the order of their hooks: built-in ones, those of the options, configured ones. */
+/** All plugins in the order in which their hooks run: built-in, from the options, from the configuration. */
 async function openRegistry(
   closers: Closers,
   options: ExtensionOptions,
@@ -180,8 +180,8 @@ function openDirectory(
   });
 }
 
-// Reports at the start how commands are confined, so that an operator learns of a missing sandbox.
-// The screen of the local edition shows it too.
+// Logs whether commands are confined, so that an operator learns of a missing sandbox. The local edition
+// logs it at a lower level, since its start screen shows the same.
 async function startSandbox(options: ExtensionOptions): Promise<Sandbox> {
   const { config, workspace, env, log } = options;
   const level = options.isLocalEdition ? 'info' : 'warn';
@@ -193,7 +193,7 @@ async function startSandbox(options: ExtensionOptions): Promise<Sandbox> {
     path: env['PATH'],
   });
   if (sandbox.isOff)
-    log[level]({}, 'commands, MCP servers and services run without a sandbox, as --unsafe-shell asks');
+    log[level]({}, 'commands, MCP servers and services run without a sandbox, because of --unsafe-shell');
   if (sandbox.missing !== undefined)
     log[level](
       { reason: sandbox.missing },
@@ -218,9 +218,9 @@ function programFiles({ mcpServers, services }: PluginFile, config: AgentConfig,
   return [...config.plugins.map((path) => resolve(path)), ...ofServers, ...ofServices];
 }
 
-// Built-in plugins are the agent's own code, whose errors end the process like any
-// other. Only `mcp` has an owner, which contains its errors like those of foreign
-// plugins: most of it is an SDK that handles what servers send.
+// Built-in plugins are the agent's own code, whose uncaught errors end the process. Only `mcp` has an
+// owner, which contains its errors like those of third-party plugins: most of its code is an SDK that
+// handles what servers send.
 function builtInPlugins(
   {
     database,

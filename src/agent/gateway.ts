@@ -15,7 +15,7 @@ export interface GatewayAccess {
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
   /**
    * The model's entry in the gateway's catalog; empty if the catalog lacks the model. While the gateway
-   * does not answer, the last catalog holds.
+   * does not answer, the last catalog is used.
    */
   describe(modelId: string): Promise<ModelDescription>;
 }
@@ -31,7 +31,7 @@ export interface ModelDescription {
 
 const unknownModel: ModelDescription = { contextTokens: null, inputs: null, provider: null };
 
-// The catalog changes seldom, and a run can go on without it.
+// The catalog changes rarely, and a run can go on without it.
 const catalogTtlMs = 5 * 60 * 1000;
 const catalogTimeoutMs = 3_000;
 // A gateway that is restarting answers again soon.
@@ -112,7 +112,7 @@ function withinGatewayLimit(model: LanguageModelV3): LanguageModelV3 {
     throw new Problem(
       'impossible',
       'upstream_refused',
-      `The conversation is longer than the ${maxPromptBytes} bytes of JSON that the gateway takes.`,
+      `The conversation is longer than the ${maxPromptBytes} bytes of JSON that the gateway accepts.`,
     );
   };
   return {

@@ -1,6 +1,6 @@
 // Opens the folder of the agent's tools. The data folder contains tokens and sessions, and the plugin
-// configuration tokens of MCP servers. Tools must not read them: they are hidden within a workspace,
-// and a workspace within the data folder has to be its own subfolder.
+// configuration contains tokens of MCP servers. Tools must not read either: both are hidden if they are
+// within a workspace, and a workspace within the data folder must be its subfolder `workspace`.
 import { realpath } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { isWithin, makeFolder } from '../kernel/folder.ts';

@@ -5,7 +5,7 @@ export function refusal(reason: string, cause?: unknown): Problem {
   return new Problem('impossible', 'action_refused', reason, { cause });
 }
 
-/** The `refuse` of actions and service operations; it throws. The reason comes from foreign code. */
+/** The `refuse` of actions and service operations. Plugin code passes the reason, so it may be no string. */
 export function refuse(reason: string): never {
   throw refusal(String(reason).toWellFormed().slice(0, 2_000));
 }

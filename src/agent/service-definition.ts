@@ -50,7 +50,7 @@ export interface ServiceDefinition {
    * workspace and have no network.
    */
   sandbox?: SandboxSettings;
-  /** Resolves once the service runs. A throw is a failed attempt. */
+  /** Resolves once the service runs. A rejection counts as a failed attempt. */
   start(context: ServiceStartContext): Promise<void>;
   /**
    * Resolves once every part of the service has ended. Called after every start, including a late
@@ -58,8 +58,8 @@ export interface ServiceDefinition {
    */
   stop(): Promise<void>;
   /**
-   * The supervisor polls it while the service runs; false, a throw and a late answer each count as
-   * one miss.
+   * The supervisor polls it while the service runs; false, an exception and a timeout each count as one
+   * miss.
    */
   healthy?(): Promise<boolean>;
   /** Actions at `/service/<name>/<action>`; they answer only while the service runs. */

@@ -2,8 +2,8 @@ import { TimeoutError } from '../kernel/async.ts';
 import { Problem } from '../kernel/problem.ts';
 
 /**
- * Why a plugin or a service did not start, for its status. Texts of foreign errors may contain
- * secrets, so only a Problem's text is shown.
+ * Why a plugin or a service did not start, for its status. Error messages of other code may contain
+ * secrets, so only the message of a Problem is shown.
  */
 export function describeStartError(error: unknown, startMs: number): string {
   if (error instanceof TimeoutError) return `It did not start within ${startMs / 1000} seconds.`;

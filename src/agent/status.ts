@@ -1,5 +1,6 @@
-// Health and the contract for anyone, and the agent's name for the holder of its token. None of
-// them reads the database, so all answer while it is away: they say that this process responds.
+// Health and the contract for anyone, and the agent's name for the holder of its token. None of these
+// operations reads the database, so they answer even if it is unavailable: they show that this process
+// responds.
 import type { Clock } from '../kernel/clock.ts';
 import { publishDocument, serviceDescription } from '../kernel/contract/published-document.ts';
 import type { AgentConfig } from './config.ts';
