@@ -14,7 +14,7 @@ export interface AgentLink {
   classic: ClassicClient;
   /** Cached until `forgetVariant`. */
   variant(signal: AbortSignal): Promise<Variant>;
-  /** Call it after the agent was away: it may restart in the other variant. */
+  /** Call it after the agent was unreachable: it may have restarted in the other variant. */
   forgetVariant(): void;
 }
 

@@ -1,4 +1,4 @@
-// The settings of the console: its own address, and that of its agent.
+// The settings of the console: its own address and the address of its agent.
 import { join, resolve } from 'node:path';
 import { integer, optionalText, readSettings, SettingError, text } from '../kernel/settings.ts';
 
@@ -55,7 +55,7 @@ export function readConsoleConfig(
   };
 }
 
-// Every call carries the token, so an address of another machine has to be https.
+// Every call carries the token, so an address on another machine must be https.
 function readAgentUrl(address: string): string {
   const url = URL.canParse(address) ? new URL(address) : undefined;
   const isPlain =

@@ -1,5 +1,5 @@
 // The server of the console. The agent's token stays in the server: a page exchanges a one-time
-// code for a key and sends the key with every call, and the server makes the call, if it is on a
+// code for a key and sends the key with every call, and the server forwards the call if it is on its
 // list of operations. There is no cookie, since browsers send cookies to every port of a host
 // (docs/decisions/2026-11-22-console-key.md).
 import { createServer, type Server } from 'node:http';

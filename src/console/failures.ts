@@ -1,13 +1,14 @@
-// Failures of calls to the agent, as the console answers them and as the overview shows them.
+// Turns failures of calls to the agent into the console's answers and into the states that the overview
+// shows.
 import { AgentError } from '@townhall/agent';
 import { Problem } from '../kernel/problem.ts';
 import { TokenFileError } from './agent-link.ts';
 import type { AgentView } from './pages/shared/views.ts';
 
-/** The agent has accepted the connection and not answered in time. */
+/** The agent accepted the connection but did not answer in time. */
 export class AgentSilentError extends Error {
   override name = 'AgentSilentError';
-  constructor(afterMs: number, isRead: boolean) {
+  constructor({ afterMs, isRead }: { afterMs: number; isRead: boolean }) {
     super(
       `The agent did not answer within ${afterMs / 1_000} seconds.${isRead ? '' : ' It may have executed the call.'}`,
     );
@@ -15,8 +16,8 @@ export class AgentSilentError extends Error {
 }
 
 /**
- * The agent's error as the console answers it. It is returned unchanged, except a 401, which a page
- * would take for its own.
+ * The console's answer for a failed call. The agent's error is passed on unchanged, except a 401, which
+ * a page would take for a rejection of its own key.
  */
 export function describeFailure(error: unknown, requestId: string): { status: number; body: object } {
   if (error instanceof AgentSilentError)

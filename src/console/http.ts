@@ -62,14 +62,15 @@ export function send(response: ServerResponse, status: number, content: Buffer, 
   response.end(content);
 }
 
-/** Closes the connection, since an unread rest of the body would be parsed as the next request. */
+/** Closes the connection: the unread rest of a body would otherwise be parsed as the next request. */
 export function sendProblem(response: ServerResponse, problem: Problem, requestId: string): void {
   for (const [name, value] of Object.entries(problem.headers)) response.setHeader(name, value);
   response.setHeader('connection', 'close');
   sendJson(response, problem.status, renderProblem(problem, requestId));
 }
 
-// Concatenated as text: resolved as a reference, `//name` would be another host and `//[` not a URL.
+// Concatenates strings: resolved as a relative reference, `//name` would be another host, and `//[` would
+// not be a URL.
 export function parseTarget(target: string, base: string): URL {
   const url = URL.parse(target.startsWith('/') ? `${base}${target}` : target);
   if (url === null)

@@ -1,6 +1,6 @@
-// The operations that a page may call on the agent through the console: only those of this list.
-// Most are operations of the agent's contract under their own names; those of `console` combine the
-// data of a page, in either variant.
+// The only operations that a page may call on the agent through the console. Most are operations of the
+// agent's contract under their own names; the operations of `console` combine what a page needs, for
+// either variant of the agent.
 import { withTimeout } from '../kernel/async.ts';
 import type { AgentLink } from './agent-link.ts';
 import { AgentSilentError, describeLoss } from './failures.ts';
@@ -70,7 +70,7 @@ function contractOperation({ client }: AgentLink, name: string): Operation {
   return async (members, signal) => services[service]?.[method]?.(members, { signal });
 }
 
-// Also answers while the agent is away: the state of the connection is part of the overview.
+// Answers even while the agent is unreachable: the state of the connection is part of the overview.
 function overviewOperation(link: AgentLink): Operation {
   const read = withDeadline((_members, signal) => readOverview(link, signal), {
     ms: overviewDeadlineMs,
@@ -145,7 +145,7 @@ function withDeadline(
   { ms, isRead: isReadOnly }: { ms: number; isRead: boolean },
 ): Operation {
   if (ms === Infinity) return operation;
-  const error = (): Error => new AgentSilentError(ms, isReadOnly);
+  const error = (): Error => new AgentSilentError({ afterMs: ms, isRead: isReadOnly });
   return (members, signal) =>
     withTimeout((timeoutSignal) => operation(members, timeoutSignal), { ms, signal, error });
 }

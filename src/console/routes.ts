@@ -29,9 +29,9 @@ export interface RouteOptions {
 
 // The agent's own limit, which allows attachments in base64.
 const maxBodyBytes = 16 * 1024 * 1024;
-// This body is read before the caller has shown a key.
+// This body is read before the caller is authenticated.
 const maxCodeBytes = 1024;
-// A page has one stream while it shows a session.
+// Each page has at most one stream: of the session that it shows.
 const maxStreams = 64;
 
 interface Routes extends RouteOptions {

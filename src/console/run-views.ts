@@ -5,7 +5,7 @@ import { runReason } from './pages/conversation/run-reason.ts';
 import type { RunView } from './pages/shared/views.ts';
 
 const maxRuns = 100;
-// Few at a time, to leave capacity of the agent to other callers.
+// Few at a time, to leave the agent capacity for other callers.
 const runsAtOnce = 8;
 const maxAncestors = 8;
 
@@ -54,7 +54,7 @@ async function findParent(
   try {
     return (await client.sessions.get({ sessionId }, { signal })).parentSessionId;
   } catch (error) {
-    // A removed ancestor; its messages stay in the fork.
+    // The ancestor was removed; its messages stay in the fork.
     if (AgentError.isInstance(error) && error.status === 404) return null;
     throw error;
   }
