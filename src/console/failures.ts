@@ -28,7 +28,7 @@ export function describeFailure(error: unknown, requestId: string): { status: nu
     return { status: 400, body: errorBody('invalid_request', error.message, requestId) };
   if (!AgentError.isInstance(error)) throw error;
   if (error.status === 0)
-    return { status: 503, body: errorBody('agent_away', 'The agent does not answer.', requestId) };
+    return { status: 503, body: errorBody('agent_unreachable', 'The agent does not answer.', requestId) };
   if (error.status === 401)
     return {
       status: 502,
@@ -68,5 +68,9 @@ export function describeLoss(error: unknown, url: string): AgentView {
       url,
       message: 'The agent does not accept the console’s token. Does the token file belong to another agent?',
     };
-  return { state: 'away', url, message: error.status === 0 ? 'The agent does not answer.' : error.message };
+  return {
+    state: 'unreachable',
+    url,
+    message: error.status === 0 ? 'The agent does not answer.' : error.message,
+  };
 }

@@ -95,7 +95,7 @@ async function readOverview(link: AgentLink, signal: AbortSignal): Promise<Overv
     listApprovals(link, signal),
     client.services.listServices(undefined, { signal }),
   ]);
-  return { agent: { state: 'here', url, name, status, variant }, approvals, services };
+  return { agent: { state: 'connected', url, name, status, variant }, approvals, services };
 }
 
 async function listApprovals({ client }: AgentLink, signal: AbortSignal): Promise<Overview['approvals']> {

@@ -58,7 +58,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
         ? says('Value 5 is a text now.')
         : calls({ name: 'files_patch', input: { diff }, id: 'call_1' }),
     );
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
     await page.getByRole('textbox', { name: 'Message' }).fill('Make value 5 a text.');
     await page.keyboard.press('Enter');
   }

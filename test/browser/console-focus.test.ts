@@ -30,7 +30,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
   beforeEach(async () => {
     await page.goto(`${world.consoleServer.url}/#/chat`);
     await page.reload();
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
   });
 
   /** Id or accessible name of the focused element. */
@@ -123,7 +123,7 @@ describe.skipIf(!hasChromium)('the focus in the console', { timeout: 120_000 }, 
     await slowAnswer.request;
     await page.getByRole('textbox', { name: 'Message' }).fill('Next');
     await page.keyboard.press('Enter');
-    await page.getByRole('button', { name: 'Take out: Next' }).focus();
+    await page.getByRole('button', { name: 'Remove: Next' }).focus();
     await page.keyboard.press('Enter');
     await page.getByRole('region', { name: 'Waiting' }).waitFor({ state: 'detached' });
     expect(await focus()).toBe('composer');

@@ -57,7 +57,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
   });
   beforeEach(async () => {
     page = await openConsolePage(await browser.newContext(), consoleServer, pageErrors);
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
   });
   afterEach(async () => {
     agent.kill('SIGCONT');
@@ -88,7 +88,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     agent.kill('SIGSTOP');
     await waitForSilence();
     agent.kill('SIGCONT');
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
     expect(await page.locator('.agent .pill.bad').count()).toBe(0);
   });
 

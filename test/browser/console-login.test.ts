@@ -31,7 +31,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
     receivedHeaders.length = 0;
     context = await world.browser.newContext();
     page = await openConsolePage(context, world.consoleServer);
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
   });
   afterEach(() => context.close());
 
@@ -70,11 +70,11 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
   test('survives a reload and a second tab', async () => {
     expect(page.url()).toBe(`${world.consoleServer.url}/`);
     await page.reload();
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
     const second = await context.newPage();
     await second.goto(`${world.consoleServer.url}/#/services`);
     await second.getByRole('heading', { name: 'Services', level: 1 }).waitFor();
-    await second.getByText('here', { exact: true }).waitFor();
+    await second.getByText('connected', { exact: true }).waitFor();
   });
 
   test('is refused by a later console process', async () => {
@@ -103,7 +103,7 @@ describe.skipIf(!hasChromium)('the credential of a console page', () => {
       })),
     );
     await page.reload();
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
     expect(await page.getByText('You are not signed in').count()).toBe(0);
   });
 

@@ -16,7 +16,7 @@ describe.skipIf(!hasChromium)('permissions in the console', { timeout: 120_000 }
     await mkdir(pictures, { recursive: true });
     world = await openConsoleBrowser();
     page = await world.open('#/chat');
-    await page.getByText('here', { exact: true }).waitFor();
+    await page.getByText('connected', { exact: true }).waitFor();
   });
   afterAll(async () => {
     await world?.close();

@@ -87,7 +87,7 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
 
   test('says why a worktree is impossible', async () => {
     await page.goto(`${world.consoleServer.url}/#/sessions`);
-    await page.getByText('No sessions here').waitFor();
+    await page.getByText('No sessions').waitFor();
     await takePictures('empty');
     await page.getByLabel('Files:').selectOption('own worktree');
     await button('New session').click();
@@ -145,12 +145,12 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
 
   test('undoes and redoes the changes of an answer', async () => {
     await button('Undo').click();
-    await page.getByText('The files are restored.').waitFor();
+    await page.getByText('The files were restored.').waitFor();
     expect(await readFile(sourceFile, 'utf8')).toBe(originalText);
     expect(await page.locator('.line.added').isVisible()).toBe(true);
     await takePictures('undone');
     await button('Redo').click();
-    await page.getByText('The changes are back.').waitFor();
+    await page.getByText('The changes were made again.').waitFor();
     expect(await readFile(sourceFile, 'utf8')).toContain('8080');
   });
 
@@ -161,12 +161,12 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
       headers: { 'retry-after': '300' },
     }));
     await send('And now?');
-    await page.getByText('The model is at its limit').waitFor();
+    await page.getByText('The model is at its rate limit').waitFor();
     await takePictures('waiting');
     await page.setViewportSize({ width: 390, height: 700 });
-    await expect.poll(() => isInView(page.getByText('The model is at its limit'))).toBe(true);
+    await expect.poll(() => isInView(page.getByText('The model is at its rate limit'))).toBe(true);
     await page.reload();
-    await page.getByText('The model is at its limit').waitFor();
+    await page.getByText('The model is at its rate limit').waitFor();
   });
 
   test('shows what is queued', async () => {
@@ -180,7 +180,7 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
     world.gateway.answer(() => ({ status: 400, error: { message: 'The model does not take this prompt.' } }));
     await button('Stop').click();
     await page.getByText('The model does not take this prompt.').waitFor();
-    expect(await page.getByText('The model is at its limit').count()).toBe(0);
+    expect(await page.getByText('The model is at its rate limit').count()).toBe(0);
     await takePictures('failed');
   });
 

@@ -130,7 +130,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await page.goto(address);
       expect(page.url()).toBe(`${consoleServer.url}/`);
       await page.getByRole('heading', { name: 'What should the agent do?' }).waitFor();
-      await page.getByText('here', { exact: true }).waitFor();
+      await page.getByText('connected', { exact: true }).waitFor();
       await picture('1-first');
       const otherContext = await browser.newContext();
       const otherPage = await otherContext.newPage();
@@ -275,7 +275,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
 
     test('archives a session', async () => {
       await page.getByRole('button', { name: 'Archive' }).click();
-      await page.getByRole('button', { name: 'Take back' }).waitFor();
+      await page.getByRole('button', { name: 'Unarchive' }).waitFor();
       await expect.poll(() => page.getByText('archived', { exact: true }).count()).toBe(1);
     });
 
@@ -295,7 +295,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       );
       await picture('7-form-fault');
       await minutes.fill('20');
-      await page.getByRole('group', { name: 'spices' }).getByRole('button', { name: 'Add one' }).click();
+      await page.getByRole('group', { name: 'spices' }).getByRole('button', { name: 'Add item' }).click();
       await page.getByRole('group', { name: 'spices' }).getByRole('textbox').fill('pepper');
       await page.getByRole('group', { name: 'plate' }).getByLabel('colour').fill('blue');
       await page.getByRole('button', { name: 'Run' }).click();
@@ -374,7 +374,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await picture('12-away');
       agent = await start(Number(port));
       gateway.answer(() => says('I am back.'));
-      await page.getByText('here', { exact: true }).waitFor();
+      await page.getByText('connected', { exact: true }).waitFor();
       // Another client writes; the page only displays the message.
       await agent.client.chat.sendMessage({ chatId: items[0]?.chatId ?? '', text: 'Are you there?' });
       await page.getByText('I am back.').waitFor();
@@ -383,12 +383,12 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
 
     test('shows a refused token and uses a new one', async () => {
       await page.goto(`${consoleServer.url}/`);
-      await page.getByText('here', { exact: true }).waitFor();
+      await page.getByText('connected', { exact: true }).waitFor();
       await writeFile(agent.tokenFile, 'th_agt_wrong\n');
       await page.getByText('The agent does not accept the console’s token', { exact: false }).waitFor();
       await picture('11-refused');
       await writeFile(agent.tokenFile, `${agent.token}\n`);
-      await page.getByText('here', { exact: true }).waitFor();
+      await page.getByText('connected', { exact: true }).waitFor();
       expect(await page.getByText('does not accept the console’s token').count()).toBe(0);
     });
   },

@@ -195,7 +195,7 @@ describe.skipIf(inject('databaseSource')?.engine === 'postgres')('a local editio
       headers: { origin, 'content-type': 'application/json', authorization: `Bearer ${key}` },
       body: '{}',
     });
-    expect(await overview.json()).toMatchObject({ agent: { state: 'here' } });
+    expect(await overview.json()).toMatchObject({ agent: { state: 'connected' } });
     expect((await redeem()).ok).toBe(false);
   });
 

@@ -471,7 +471,7 @@ describe('a forwarded call', () => {
     const response = await testConsole.call('sessions.list', {}, key);
     expect([response.status, await response.json()]).toMatchObject([
       503,
-      { error: { code: 'agent_away', request_id: expect.stringMatching(/^req_/) } },
+      { error: { code: 'agent_unreachable', request_id: expect.stringMatching(/^req_/) } },
     ]);
   });
 
@@ -601,7 +601,7 @@ describe('console.overview', () => {
   test('describes the agent and its variant', async () => {
     answerAsClassic();
     expect(await readAgentState(await testConsole.logIn())).toEqual({
-      state: 'here',
+      state: 'connected',
       url: agent.url,
       name: 'clerk',
       status: 'running',
@@ -617,7 +617,7 @@ describe('console.overview', () => {
       message: expect.stringContaining('token'),
     });
     answerAsClassic();
-    expect(await readAgentState(key)).toMatchObject({ state: 'here' });
+    expect(await readAgentState(key)).toMatchObject({ state: 'connected' });
   });
 
   test('reports a missing token file, until it is there', async () => {
@@ -629,13 +629,13 @@ describe('console.overview', () => {
       message: expect.stringContaining(tokenFile),
     });
     await writeFile(tokenFile, `${agentToken}\n`);
-    expect(await readAgentState(key)).toMatchObject({ state: 'here' });
+    expect(await readAgentState(key)).toMatchObject({ state: 'connected' });
   });
 
   test('reports an agent that does not answer', async () => {
     await agent.close();
     expect(await readAgentState(await testConsole.logIn())).toMatchObject({
-      state: 'away',
+      state: 'unreachable',
       message: 'The agent does not answer.',
     });
   });

@@ -1,6 +1,6 @@
 // The page of approvals: every pending tool call of all sessions.
 import { approvalCard, createApprovalCards } from './conversation/approval-card.ts';
-import { loadingNotice, showAway } from './shared/connection-notice.ts';
+import { loadingNotice, showUnavailable } from './shared/connection-notice.ts';
 import { createPermissionList } from './permission-list.ts';
 import { emptyState, fill, fillWhenChanged, h, showControls } from './shared/elements.ts';
 import type { Overview } from './shared/views.ts';
@@ -27,7 +27,7 @@ export const openApprovals: OpenPage = (root, _path, frame) => {
             { href: `#/sessions/${approval.sessionId}` },
             showControls(approval.sessionTitle ?? approval.sessionId),
           ),
-          ', asked ',
+          ', requested at ',
           new Date(approval.requestedAt).toLocaleTimeString(),
         ),
       ],
@@ -39,8 +39,8 @@ export const openApprovals: OpenPage = (root, _path, frame) => {
   );
   return {
     update({ agent, approvals }) {
-      if (agent.state !== 'here') {
-        if (rows.childElementCount === 0) showAway(state, agent);
+      if (agent.state !== 'connected') {
+        if (rows.childElementCount === 0) showUnavailable(state, agent);
         return;
       }
       fillWhenChanged(state, approvals.length === 0, () => (approvals.length > 0 ? null : emptyList()));

@@ -18,7 +18,7 @@ const suggestions = [
 const maxListed = 100;
 
 export const openChat: OpenPage = (root, [sessionId], { go }) => {
-  const list = h('nav', { class: 'list', 'aria-label': 'Chats' }, h('p', { class: 'quiet' }, 'Reading …'));
+  const list = h('nav', { class: 'list', 'aria-label': 'Chats' }, h('p', { class: 'quiet' }, 'Loading …'));
   const content = h('div', { class: 'place' });
   const newChat = h('a', { class: 'button primary wide', href: '#/chat' }, 'New chat');
   const staleNote = createStaleNote();
@@ -40,8 +40,8 @@ export const openChat: OpenPage = (root, [sessionId], { go }) => {
   void runOrShowError(refresh);
   return {
     update: ({ agent }) => {
-      // The head of the page shows an agent that is away; the next overview reads the list again.
-      if (agent.state === 'here') staleNote.track(refresh());
+      // The header of the page shows an unreachable agent; the next overview loads the list again.
+      if (agent.state === 'connected') staleNote.track(refresh());
     },
     rejoin: () => conversation?.rejoin(),
     close: () => conversation?.close(),

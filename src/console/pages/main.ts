@@ -42,7 +42,7 @@ function open(): void {
   const { title, open: openPage } = pages[nextName] as { title: string; open: OpenPage };
   page.close?.();
   hideError();
-  const isOther = pageName !== nextName;
+  const isOtherPage = pageName !== nextName;
   pageName = nextName;
   main.replaceChildren();
   page = openPage(
@@ -54,7 +54,7 @@ function open(): void {
   drawNavigation();
   if (overview !== null) page.update?.(overview);
   // Moves keyboard and screen reader users to the new content.
-  if (isOther && document.activeElement instanceof HTMLAnchorElement) main.focus({ preventScroll: true });
+  if (isOtherPage && document.activeElement instanceof HTMLAnchorElement) main.focus({ preventScroll: true });
 }
 
 function go(hash: string): void {
@@ -71,7 +71,7 @@ function drawNavigation(): void {
         title,
         name === 'approvals' &&
           pendingCount > 0 &&
-          h('span', { class: 'badge', 'aria-label': `, ${pendingCount} to answer` }, pendingCount),
+          h('span', { class: 'badge', 'aria-label': `, ${pendingCount} pending` }, pendingCount),
       ),
     ),
   );
@@ -79,11 +79,14 @@ function drawNavigation(): void {
 
 function drawAgent({ agent: view }: Overview): void {
   fillWhenChanged(agent, view, () =>
-    view.state === 'here'
+    view.state === 'connected'
       ? [
           h('span', { class: 'name', title: view.url }, view.name),
           ' ',
-          pill(view.status === 'running' ? 'here' : view.status, view.status === 'running' ? 'good' : 'wait'),
+          pill(
+            view.status === 'running' ? 'connected' : view.status,
+            view.status === 'running' ? 'good' : 'wait',
+          ),
         ]
       : [
           h('span', { title: view.url }, `${view.message} The console keeps trying.`),
@@ -91,7 +94,7 @@ function drawAgent({ agent: view }: Overview): void {
           pill(view.state === 'silent' ? 'not answering' : view.state, 'bad'),
         ],
   );
-  document.body.classList.toggle('away', view.state !== 'here');
+  document.body.classList.toggle('disconnected', view.state !== 'connected');
 }
 
 async function refresh(): Promise<void> {
@@ -101,7 +104,8 @@ async function refresh(): Promise<void> {
     const next = await callConsole<Overview>('console.overview');
     // A later request may already show the effect of a decision.
     if (request !== lastRequest) return;
-    const isBack = overview !== null && overview.agent.state !== 'here' && next.agent.state === 'here';
+    const isBack =
+      overview !== null && overview.agent.state !== 'connected' && next.agent.state === 'connected';
     overview = next;
     drawAgent(next);
     drawNavigation();
@@ -115,7 +119,7 @@ async function refresh(): Promise<void> {
     if (request !== lastRequest) return;
     overview = {
       agent: {
-        state: 'away',
+        state: 'unreachable',
         url: '',
         message: error instanceof Refusal ? error.message : 'The console does not answer.',
       },

@@ -1,4 +1,4 @@
-// The rules that decide tool calls without an approval, with a button that ends each granted one.
+// The rules that decide tool calls, with a button to remove each granted rule.
 import type { Permission } from '@townhall/agent';
 import { callConsole, runOrShowError } from './shared/console-client.ts';
 import { button, fillWhenChanged, h, pill, showControls } from './shared/elements.ts';
@@ -20,7 +20,7 @@ export function createPermissionList(): PermissionList {
     h(
       'p',
       { class: 'quiet' },
-      'Calls that match are decided without asking. Deny wins over ask, and ask over allow.',
+      'These rules decide matching tool calls. Deny wins over ask, and ask over allow.',
     ),
     rows,
   );
@@ -35,7 +35,8 @@ export function createPermissionList(): PermissionList {
   };
   async function remove(permissionId: string): Promise<void> {
     await runOrShowError(() => callConsole('permissions.remove', { permissionId }));
-    // The button is removed; without focus here the next Enter would press that of another rule.
+    // The focused button is removed with its rule. Focus the section, so that the next Enter does not press
+    // the button of another rule.
     element.focus();
     await list.refresh();
   }

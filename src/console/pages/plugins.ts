@@ -2,7 +2,7 @@
 import type { PluginActionConfig } from '@townhall/agent';
 import type { PluginView } from './shared/views.ts';
 import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/console-client.ts';
-import { loadingNotice, showAway } from './shared/connection-notice.ts';
+import { loadingNotice, showUnavailable } from './shared/connection-notice.ts';
 import { elapsedTime, emptyState, fill, h, json, pill, showCurrent } from './shared/elements.ts';
 import { createSchemaForm, FieldError, type Schema, type SchemaForm } from './shared/schema-form.ts';
 import type { OpenPage } from './shared/page.ts';
@@ -39,14 +39,14 @@ export const openPlugins: OpenPage = (root, [selectedName]) => {
   void runOrShowError(refresh);
   return {
     update({ agent }) {
-      if (agent.state !== 'here') showAway(place, agent);
+      if (agent.state !== 'connected') showUnavailable(place, agent);
     },
     rejoin: () => void runOrShowError(refresh),
   };
 };
 
 function statePill({ availability: { enabled, available }, managed }: PluginView): HTMLElement {
-  if (!enabled) return pill('switched off');
+  if (!enabled) return pill('disabled');
   if (managed?.state === 'failed') return pill('failed', 'bad');
   return available ? pill('ready', 'good') : pill('unavailable', 'wait');
 }
@@ -65,7 +65,7 @@ function pluginView(plugin: PluginView): Node[] {
       { class: 'quiet' },
       h('code', {}, plugin.name),
       managedState !== null && [' · changed ', elapsedTime(managedState.since)],
-      plugin.hasSystem && ' · adds a text to the prompt',
+      plugin.hasSystem && ' · adds text to the system prompt',
     ),
     ...(reasons.length === 0
       ? []
@@ -84,7 +84,7 @@ function pluginView(plugin: PluginView): Node[] {
         names.map((name, index) => [index > 0 && ', ', h('code', {}, name)]),
       ),
     ),
-    h('h2', {}, config.actions.length === 0 ? 'It has no actions' : 'Actions'),
+    h('h2', {}, config.actions.length === 0 ? 'No actions' : 'Actions'),
     ...config.actions.map((action) => actionView(plugin.name, action)),
   ];
 }
@@ -105,12 +105,7 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
   const element = h(
     'details',
     { class: 'card action', 'data-action': action.name },
-    h(
-      'summary',
-      {},
-      h('code', {}, action.name),
-      action.needsApproval && pill('asks before the model calls it', 'wait'),
-    ),
+    h('summary', {}, h('code', {}, action.name), action.needsApproval && pill('needs approval', 'wait')),
     h('p', {}, action.description),
     body,
     result,

@@ -1,7 +1,7 @@
 // The page of services: states, controls and commands.
 import type { ServiceState } from '@townhall/agent';
 import { callConsole, Refusal, refusalView, showError, runOrShowError } from './shared/console-client.ts';
-import { loadingNotice, showAway } from './shared/connection-notice.ts';
+import { loadingNotice, showUnavailable } from './shared/connection-notice.ts';
 import {
   elapsedTime,
   agoText,
@@ -38,7 +38,7 @@ export const openServices: OpenPage = (root, _path, frame) => {
         if (services.length === 0)
           return emptyState(
             'No services',
-            h('p', {}, 'Plugins add them, and the configuration can list programs.'),
+            h('p', {}, 'Plugins can add services, and the plugin configuration can list programs.'),
           );
         return services.map((service) => {
           const card = createCard(service.name, frame.refresh);
@@ -51,8 +51,8 @@ export const openServices: OpenPage = (root, _path, frame) => {
   }
   return {
     update: ({ agent, services }) => {
-      if (agent.state === 'here') draw(services);
-      else showAway(rows, agent);
+      if (agent.state === 'connected') draw(services);
+      else showUnavailable(rows, agent);
     },
   };
 };
@@ -101,14 +101,14 @@ function createCard(name: string, refresh: () => Promise<void>): Card {
           h('code', {}, name),
           ' · changed ',
           elapsedTime(since),
-          restarts > 0 && ` · started again ${restarts === 1 ? 'once' : `${restarts} times`}`,
+          restarts > 0 && ` · restarted ${restarts === 1 ? 'once' : `${restarts} times`}`,
         ),
         lastError !== null && h('p', { class: 'bad' }, lastError),
       ]);
       start.hidden = state === 'running' || state === 'starting';
       stop.hidden = state === 'stopped' || state === 'stopping';
       restart.hidden = state !== 'running';
-      // Not to the other button, which the next Enter would press.
+      // Focus the card, not another button, which the next Enter would press.
       if (isInside && [start, stop, restart].some((control) => control === focusedElement && control.hidden))
         element.focus();
       fillWhenChanged(operations, [actions, commands], () => [
@@ -123,7 +123,7 @@ function operationView(serviceName: string, kind: 'action' | 'command', name: st
   const payload = h('textarea', {
     class: 'code',
     rows: 2,
-    'aria-label': `Input of ${name}, an object in JSON`,
+    'aria-label': `Input of ${name}, a JSON object`,
     placeholder: '{}',
     spellcheck: 'false',
   });

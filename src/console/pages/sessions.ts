@@ -1,7 +1,7 @@
 // The page of sessions of all kinds: the list, or one session.
 import type { Session } from '@townhall/agent';
 import { callConsole, runOrShowError } from './shared/console-client.ts';
-import { createStaleNote, loadingNotice, showAway } from './shared/connection-notice.ts';
+import { createStaleNote, loadingNotice, showUnavailable } from './shared/connection-notice.ts';
 import { statusPill } from './conversation/conversation-head.ts';
 import { createConversation } from './conversation/conversation.ts';
 import {
@@ -70,8 +70,8 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
   void runOrShowError(refresh);
   return {
     update: ({ agent }) => {
-      if (agent.state === 'here') staleNote.track(refresh());
-      else showAway(rows, agent);
+      if (agent.state === 'connected') staleNote.track(refresh());
+      else showUnavailable(rows, agent);
     },
   };
 }
@@ -108,7 +108,7 @@ function createFilters(form: HTMLElement): {
   const kind = h(
     'select',
     { id: 'kind' },
-    h('option', { value: '' }, 'every kind'),
+    h('option', { value: '' }, 'all kinds'),
     kinds.map((name) => h('option', { value: name }, name)),
   );
   const archivedBox = h('input', { type: 'checkbox', id: 'archived' });
@@ -116,7 +116,7 @@ function createFilters(form: HTMLElement): {
     'div',
     { class: 'row filters' },
     h('label', { for: 'kind' }, 'Kind: ', kind),
-    h('label', { class: 'check', for: 'archived' }, archivedBox, ' archived ones'),
+    h('label', { class: 'check', for: 'archived' }, archivedBox, ' archived sessions'),
     form,
   );
   return { filters, kind, archived: archivedBox };
@@ -170,14 +170,14 @@ function drawRows(rows: HTMLElement, items: readonly Session[]): void {
   fillWhenChanged(rows, key, () =>
     items.length === 0
       ? emptyState(
-          'No sessions here',
+          'No sessions',
           h('p', {}, 'Create one above, or ', h('a', { href: '#/chat' }, 'write to the agent'), '.'),
         )
-      : table(items),
+      : sessionTable(items),
   );
 }
 
-function table(items: readonly Session[]): HTMLElement {
+function sessionTable(items: readonly Session[]): HTMLElement {
   return h(
     'table',
     {},
@@ -210,7 +210,7 @@ function table(items: readonly Session[]): HTMLElement {
             'td',
             {},
             statusPill(session.status),
-            session.queueLength > 0 && h('span', { class: 'quiet' }, ` ${session.queueLength} wait`),
+            session.queueLength > 0 && h('span', { class: 'quiet' }, ` ${session.queueLength} queued`),
           ),
           h('td', { class: 'number' }, session.messageCount),
           h('td', { class: 'number' }, session.usage.inputTokens + session.usage.outputTokens),

@@ -73,7 +73,7 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
   return form;
 }
 
-/** Fills the area with the draft of that name, which has the text of the area and of unsent messages. */
+/** Fills the area with the stored draft. A draft has the text of the area and of unsent messages. */
 function openDraft(area: HTMLTextAreaElement, name: string, unsentMessages: () => readonly Outgoing[]) {
   const save = (): void =>
     writeDraft(name, joinTexts([...unsentMessages().map(({ text }) => text), area.value]));
@@ -154,7 +154,7 @@ function createFields({ placeholder, isAttended }: { placeholder: string; isAtte
   function showSending(messages: readonly Outgoing[]): void {
     clearTimeout(timer);
     if (messages.length === 0) sendingList.hidden = true;
-    // A message that is accepted at once should not move the page.
+    // Shown with a delay, so that a message that is accepted at once does not move the page.
     else timer = setTimeout(() => void (sendingList.hidden = false), 300);
     fill(
       sendingList,
@@ -234,5 +234,5 @@ function isSameMessage(
 }
 
 function isUnanswered(error: unknown): boolean {
-  return error instanceof Refusal && (error.code === 'agent_silent' || error.code === 'console_away');
+  return error instanceof Refusal && (error.code === 'agent_silent' || error.code === 'console_unreachable');
 }

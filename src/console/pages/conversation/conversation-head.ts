@@ -19,7 +19,7 @@ export function drawHead(
   const title = showControls(thread.title() ?? '');
   const { kind, chatId, forkedFrom, workspace } = session;
   fillWhenChanged(head, [thread.title(), status, isBusy, isArchived, isPlanning], () => [
-    h('h1', { title }, title || (chatId ? `Chat ${chatId}` : 'A session without a title')),
+    h('h1', { title }, title || (chatId ? `Chat ${chatId}` : 'Untitled session')),
     h(
       'p',
       { class: 'facts' },
@@ -53,7 +53,7 @@ function sessionButtons(
     isBusy &&
       button('Stop', () => void call('sessions.cancel')(), {
         class: 'danger',
-        title: 'Ends the running run; queued messages run next',
+        title: 'Stops the current run; queued messages run next',
       }),
     isPlanning
       ? button('Allow changes', call('sessions.update', { mode: 'work' }), {
@@ -67,7 +67,7 @@ function sessionButtons(
       title: 'Lets the model summarize the conversation to free context',
     }),
     isArchived
-      ? button('Take back', call('sessions.update', { archived: false }))
+      ? button('Unarchive', call('sessions.update', { archived: false }))
       : button('Archive', call('sessions.update', { archived: true }), {
           title: 'Accepts no more messages; can be undone',
         }),
@@ -86,7 +86,12 @@ export async function forkSession(
 }
 
 export function statusPill(status: Session['status']): HTMLElement {
-  return { idle: pill('idle'), running: pill('works', 'busy'), requires_action: pill('asks you', 'wait') }[
-    status
-  ];
+  switch (status) {
+    case 'idle':
+      return pill('idle');
+    case 'running':
+      return pill('working', 'busy');
+    case 'requires_action':
+      return pill('waits for you', 'wait');
+  }
 }

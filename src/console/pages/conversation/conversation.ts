@@ -46,7 +46,7 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   }
 
   async function open(): Promise<void> {
-    fill(log, h('p', { class: 'quiet' }, 'Reading …'));
+    fill(log, h('p', { class: 'quiet' }, 'Loading …'));
     try {
       const opening = await openSession(sessionId, redraw);
       if (isClosed) return opening.close();

@@ -11,13 +11,13 @@ export interface MessageList {
   draw(thread: Thread): void;
 }
 
-/** `redraw` is called when the reader asks for earlier messages. */
+/** `redraw` is called when the reader requests earlier messages. */
 export function createMessageList(
   log: HTMLElement,
   { redraw, ...actions }: MessageActions & { redraw(): void },
 ): MessageList {
   const views = new Map<string, MessageView>();
-  let current: Thread | undefined;
+  let shownThread: Thread | undefined;
   let maxMessages = firstCount;
   const showEarlier = button(
     'Show earlier messages',
@@ -39,8 +39,8 @@ export function createMessageList(
 
   return {
     draw(thread) {
-      if (current !== thread) {
-        current = thread;
+      if (shownThread !== thread) {
+        shownThread = thread;
         views.clear();
         log.replaceChildren();
       }

@@ -21,7 +21,7 @@ interface Turn<Message> {
   answers: Message[];
   /** Prompts without an answer that were accepted right after this one. */
   rest: Message[];
-  /** Answered turns by the place of their first answer, then the running one, then the queue. */
+  /** Orders the turns: answered turns by their first answer in the log, then the running turn, then the queue. */
   rank: number;
 }
 
@@ -39,7 +39,7 @@ export function orderMessages<Message extends OrderableMessage>({
   }
   const activeTurn = activeRunId === null ? undefined : turns.get(activeRunId);
   if (activeTurn?.answers.length === 0) activeTurn.rank = activeRank;
-  const start: Message[] = [];
+  const firstPrompts: Message[] = [];
   const steeredPrompts = new Map<string, Message[]>();
   let nearestTurn: Turn<Message> | undefined;
   for (const [index, message] of messages.entries()) {
@@ -49,15 +49,16 @@ export function orderMessages<Message extends OrderableMessage>({
       nearestTurn = turn;
       continue;
     }
-    const host = steeredInto(messages, index, turns);
-    if (host !== undefined) steeredPrompts.set(host, [...(steeredPrompts.get(host) ?? []), message]);
-    else (nearestTurn?.rest ?? start).push(message);
+    const answerId = steeredInto(messages, index, turns);
+    if (answerId !== undefined)
+      steeredPrompts.set(answerId, [...(steeredPrompts.get(answerId) ?? []), message]);
+    else (nearestTurn?.rest ?? firstPrompts).push(message);
   }
   const rankedTurns = [...turns.values()]
     .filter(({ rank }) => Number.isFinite(rank))
     .sort((a, b) => a.rank - b.rank);
   return [
-    ...start,
+    ...firstPrompts,
     ...rankedTurns.flatMap(({ prompts, answers, rest }) => [
       ...prompts,
       ...answers.flatMap((answer) => [answer, ...(steeredPrompts.get(answer.id) ?? [])]),

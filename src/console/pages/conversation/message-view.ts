@@ -127,7 +127,7 @@ const outcomeTexts = {
 } as const;
 
 function cancellationTexts(hasStarted: boolean): [word: string, text: string] {
-  return hasStarted ? ['stopped', outcomeTexts.cancelled] : ['taken out', 'It was not sent to the model.'];
+  return hasStarted ? ['stopped', outcomeTexts.cancelled] : ['removed', 'It was not sent to the model.'];
 }
 
 function outcomeView({ status, reason, hasStarted }: Outcome, retry: () => Promise<void>): HTMLElement {
@@ -158,21 +158,21 @@ function drawInto(
   const isPending = part.type === 'dynamic-tool' && pendingCalls.has(part.toolCallId);
   const key = keyOf(part, isPending);
   const oldNode = body.children[index];
-  let current = previous;
-  if (current?.key !== key || oldNode === undefined) {
+  let drawnPart = previous;
+  if (drawnPart?.key !== key || oldNode === undefined) {
     const { element, markdown } = drawPart(part, isPending);
     // Details that the reader has opened stay open.
     if (oldNode instanceof HTMLDetailsElement && element instanceof HTMLDetailsElement)
       element.open = oldNode.open;
     if (oldNode === undefined) body.append(element);
     else oldNode.replaceWith(element);
-    current = { key, markdown };
+    drawnPart = { key, markdown };
   }
   if (part.type === 'text' || part.type === 'reasoning') {
     body.children[index]?.classList.toggle('growing', part.type === 'text' && part.state === 'streaming');
-    current.markdown?.update(part.text);
+    drawnPart.markdown?.update(part.text);
   }
-  return current;
+  return drawnPart;
 }
 
 function keyOf(part: UiMessagePart, isPending: boolean): string {
@@ -190,7 +190,7 @@ function drawPart(
   const text = h('div', { class: 'text' });
   return {
     element:
-      part.type === 'text' ? text : h('details', { class: 'reasoning' }, h('summary', {}, 'Thoughts'), text),
+      part.type === 'text' ? text : h('details', { class: 'reasoning' }, h('summary', {}, 'Reasoning'), text),
     markdown: createMarkdown(text),
   };
 }
@@ -203,7 +203,7 @@ function drawFixedPart(
     case 'dynamic-tool': {
       const { toolName, state } = part;
       const word = {
-        'input-available': isPending ? pill('asks you', 'wait') : pill('runs', 'busy'),
+        'input-available': isPending ? pill('waits for you', 'wait') : pill('running', 'busy'),
         'output-available': pill('done', 'good'),
         'output-error': pill('failed', 'bad'),
         'output-denied': pill('denied', 'bad'),
@@ -212,10 +212,10 @@ function drawFixedPart(
         'details',
         { class: 'tool' },
         h('summary', {}, h('code', {}, showControls(toolName)), ' ', word),
-        h('p', { class: 'label' }, 'Given'),
+        h('p', { class: 'label' }, 'Input'),
         json(part.input ?? null),
         state !== 'input-available' &&
-          h('p', { class: 'label' }, state === 'output-available' ? 'Gave back' : 'It said'),
+          h('p', { class: 'label' }, state === 'output-available' ? 'Output' : 'Reason'),
         state === 'output-available' && json(part.output ?? null),
         (state === 'output-error' || state === 'output-denied') &&
           h('p', { class: 'bad' }, showControls(part.errorText ?? part.approval?.reason ?? '')),

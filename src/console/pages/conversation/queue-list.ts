@@ -11,7 +11,7 @@ export function drawQueue(parent: HTMLElement, sessionId: string, queue: readonl
       : h(
           'section',
           { class: 'queue', 'aria-label': 'Waiting' },
-          h('h2', {}, queue.length === 1 ? 'One message is queued' : `${queue.length} messages wait`),
+          h('h2', {}, queue.length === 1 ? 'One message is queued' : `${queue.length} messages are queued`),
           h(
             'ol',
             {},
@@ -27,17 +27,17 @@ function queueItem(sessionId: string, { queueItemId, queuePosition, text }: Queu
     { 'data-queue-item': queueItemId },
     h(
       'span',
-      { class: 'place', title: 'How many are before it, including the running one' },
+      { class: 'place', title: 'The number of prompts before this one, including the running one' },
       `${queuePosition}`,
     ),
     h('span', { class: 'grow', title: showControls(text) }, showControls(text)),
     button(
-      'Take out',
+      'Remove',
       () =>
         runOrShowError(() => callConsole('sessions.removeQueueItem', { sessionId, queueItemId })).then(
           () => {},
         ),
-      { class: 'plain small', 'aria-label': `Take out: ${text.slice(0, 60)}` },
+      { class: 'plain small', 'aria-label': `Remove: ${text.slice(0, 60)}` },
     ),
   );
 }

@@ -7,7 +7,7 @@ import type { FileChanges } from './thread.ts';
 
 export interface ChangesView {
   element: HTMLElement;
-  /** After an event about the files. */
+  /** Call it after an event about the files. */
   update(changes: FileChanges): void;
 }
 
@@ -15,7 +15,7 @@ type FileDiff = RunChanges['files'][number];
 
 export function createChangesView(sessionId: string, { runId, count }: FileChanges): ChangesView {
   const state = h('span', {});
-  const list = h('div', { class: 'files' }, h('p', { class: 'quiet' }, 'Reading …'));
+  const list = h('div', { class: 'files' }, h('p', { class: 'quiet' }, 'Loading …'));
   const note = h('p', { class: 'quiet', role: 'status' });
   // One button, so that the focus stays on it when undo becomes redo.
   const action = button('Undo', press, { class: 'small', hidden: true });
@@ -40,8 +40,8 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     );
     action.textContent = isUndone ? 'Redo' : 'Undo';
     action.title = isUndone
-      ? 'Puts the files as the agent left them'
-      : 'Sets the files back to what they were before this answer';
+      ? 'Makes the changes of this answer again'
+      : 'Restores the files as they were before this answer';
     action.hidden = status !== 'applied' && !isUndone;
   }
 
@@ -53,7 +53,7 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     const operation = status === 'undone' ? 'sessions.redoRun' : 'sessions.undoRun';
     const isDone = await runOrShowError(() => callConsole(operation, { sessionId, runId }));
     note.textContent = isDone ? doneNotes[operation] : '';
-    // The error of the operation stays where this fails as well.
+    // If the operation has failed, its error stays visible even if reading fails as well.
     await read().catch((error: unknown) => isDone && showError(error));
   }
 
@@ -69,7 +69,7 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
       if (isUndone === isShownUndone) return;
       isShownUndone = isUndone;
       fill(state, isUndone === true && pill('undone', 'wait'));
-      // Its success leaves the error of an operation that is shown meanwhile.
+      // Not with runOrShowError: success must not hide the error of an operation that is shown meanwhile.
       if (element.open) read().catch(showError);
       else status = undefined;
     },
@@ -77,11 +77,11 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
 }
 
 const doneNotes = {
-  'sessions.redoRun': 'The changes are back.',
-  'sessions.undoRun': 'The files are restored.',
+  'sessions.redoRun': 'The changes were made again.',
+  'sessions.undoRun': 'The files were restored.',
 } as const;
 
-// What opens below the end of the log would be out of sight.
+// Details that open below the visible part of the log would be out of sight.
 function showOpened(target: EventTarget | null): void {
   if (target instanceof HTMLDetailsElement && target.open) target.scrollIntoView({ block: 'nearest' });
 }
@@ -109,7 +109,7 @@ function fileView({ path, change, additions, deletions, diff }: FileDiff): HTMLE
       counts,
     ),
     diff === null
-      ? h('p', { class: 'quiet' }, 'This file is no text, or it is too large to show.')
+      ? h('p', { class: 'quiet' }, 'This file is not text, or is too large to show.')
       : diffView(path, diff),
   );
 }
@@ -117,7 +117,7 @@ function fileView({ path, change, additions, deletions, diff }: FileDiff): HTMLE
 function diffView(path: string, diff: string): HTMLElement {
   const lines = diff.replace(/\n$/, '').split('\n');
   const first = lines.findIndex((line) => line.startsWith('@@'));
-  // The path stands above.
+  // The summary shows the path already.
   const visibleLines = lines.filter((line, index) => index >= first || !/^(?:---|\+\+\+) /.test(line));
   return h(
     'pre',

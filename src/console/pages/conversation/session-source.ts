@@ -7,7 +7,7 @@ import type { RunView } from '../shared/views.ts';
 import { createThread, unexplainedRuns, type Thread } from './thread.ts';
 
 export interface SessionSource {
-  /** As it was last read. */
+  /** The session as it was last read. */
   readonly session: Session;
   thread(): Thread;
   /** Reconnects at once, for example when the agent is back. */
@@ -21,7 +21,8 @@ const maxPages = 40;
 const maxRuns = 100;
 const hiddenCloseMs = 20_000;
 const reconnectMs = 2_000;
-// Messages do not contain that a run waits; the event may be this many events old.
+// Messages do not show that a run is waiting. While a run is active, the stream therefore repeats this
+// many past events.
 const repeatedEvents = 50;
 
 /** An open session, and its stream or the timer of the next attempt. */
@@ -100,7 +101,7 @@ async function readAgain(open: OpenSession): Promise<void> {
     open.onChange();
     join(open);
   } catch {
-    // The agent is away: retry as after a lost stream.
+    // The agent is unreachable: retry as after a lost stream.
     if (!open.isClosed) open.timer = setTimeout(() => void readAgain(open), reconnectMs);
   }
 }

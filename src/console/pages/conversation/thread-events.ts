@@ -45,25 +45,25 @@ const messageHandlers: Handlers = {
   'message.updated': (state, { messageId, metadata }) => {
     const message = state.messages.get(messageId);
     if (message !== undefined) Object.assign(message.metadata, metadata);
-    state.changed.add(messageId);
+    state.changedIds.add(messageId);
   },
   'part.started': (state, event) => void ensureTextPart(state, event),
   'part.snapshot': (state, event) => {
     const part = ensureTextPart(state, event);
     if (part !== undefined) part.text = event.text;
-    state.changed.add(event.messageId);
+    state.changedIds.add(event.messageId);
   },
   'part.delta': (state, { partId, offset, delta, messageId }) => {
     const part = state.openParts.get(partId);
     // Cutting at the offset makes a repeated delta harmless.
     if (part !== undefined) part.text = part.text.slice(0, offset) + delta;
-    state.changed.add(messageId);
+    state.changedIds.add(messageId);
   },
   'part.ended': (state, event) => {
     const part = ensureTextPart(state, event);
     if (part !== undefined) Object.assign(part, { text: event.text, state: 'done' });
     state.openParts.delete(event.partId);
-    state.changed.add(event.messageId);
+    state.changedIds.add(event.messageId);
   },
 };
 
@@ -72,7 +72,7 @@ const toolHandlers: Handlers = {
     const message = answerOf(state, runId);
     if (message === undefined || !message.isOpen) return;
     message.parts.push({ type: 'dynamic-tool', toolName, toolCallId, state: 'input-available', input });
-    state.changed.add(message.id);
+    state.changedIds.add(message.id);
   },
   'tool.output': (state, event) =>
     endToolCall(state, event, { state: 'output-available', output: event.output }),
@@ -120,7 +120,7 @@ const queueHandlers: Handlers = {
 function setFileStatus(
   state: ThreadState,
   { runId, count }: { runId: string; count: number },
-  isUndone: boolean,
+  { isUndone }: { isUndone: boolean },
 ): void {
   state.undoneRuns.set(runId, isUndone);
   const files = count === 1 ? '1 file' : `${count} files`;
@@ -132,17 +132,17 @@ const runHandlers: Handlers = {
   'run.started': (state, { runId }) => void state.startedRuns.add(runId),
   'run.settled': settleRun,
   'run.retrying': (state, { runId, code }) =>
-    addRemark(state, runId, `The model did not answer (${code}); it is asked again.`),
+    addRemark(state, runId, `The model did not answer (${code}); the agent tries again.`),
   'run.waiting': (state, { runId, reason, until }) =>
     addRemark(
       state,
       runId,
-      `${reason === 'rate_limited' ? 'The model is at its limit' : 'The model is out of order'}; it is asked again at ${new Date(until).toLocaleTimeString()}.`,
+      `${reason === 'rate_limited' ? 'The model is at its rate limit' : 'The model is unavailable'}; the agent tries again at ${new Date(until).toLocaleTimeString()}.`,
       'wait',
     ),
   'run.warning': (state, { runId, message }) => addRemark(state, runId, message, 'bad'),
-  'workspace.undone': (state, event) => setFileStatus(state, event, true),
-  'workspace.redone': (state, event) => setFileStatus(state, event, false),
+  'workspace.undone': (state, event) => setFileStatus(state, event, { isUndone: true }),
+  'workspace.redone': (state, event) => setFileStatus(state, event, { isUndone: false }),
   'context.pruned': (state, { runId, outputs, tokens }) =>
     addRemark(
       state,
@@ -174,13 +174,14 @@ export function applyEvent(state: ThreadState, event: SessionEvent): boolean {
   if (endsWait(event)) endWait(state, event.runId);
   if ('seq' in event) {
     if (event.seq <= state.seq) {
-      // Messages do not say that a run waits, so a page that opens meanwhile reads the last events again.
+      // Messages do not show that a run is waiting, so a page that opens meanwhile reads past events again.
       if (event.type === 'run.waiting' && event.runId === state.activeRunId) applyNew(state, event);
       return true;
     }
     state.seq = event.seq;
   }
-  // The events that a busy session reads again may be too old; then none is missing.
+  // The stream may begin at events that the page already has. If only those are too old to be repeated,
+  // no event is missing.
   if (event.type === 'stream.reset') return event.headSeq <= state.seq;
   applyNew(state, event);
   return true;
@@ -192,7 +193,7 @@ function applyNew(state: ThreadState, event: SessionEvent): void {
   handle(state, event);
 }
 
-// A snapshot of a part has its text so far, also that from before the wait.
+// Progress of the run ends its wait. A snapshot is no progress: it repeats text from before the wait.
 function endsWait(event: SessionEvent): event is Extract<SessionEvent, { runId: string }> {
   return 'runId' in event && event.type !== 'part.snapshot' && /^(?:part|tool|run)\./.test(event.type);
 }

@@ -11,7 +11,7 @@ export interface Message {
   parts: UiMessagePart[];
   runId: string | null;
   metadata: Record<string, unknown>;
-  /** Still being written. */
+  /** Whether the message is still being written. */
   isOpen: boolean;
 }
 
@@ -63,7 +63,7 @@ export interface ThreadState {
   outcomes: Map<string, Outcome>;
   /** Runs that have begun, or whose prompt was steered into another run. */
   startedRuns: Set<string>;
-  /** Whether the file changes of a run are undone, as far as events of this page say so. */
+  /** Whether the file changes of a run are undone; without an entry until an event reports it. */
   undoneRuns: Map<string, boolean>;
   status: Session['status'];
   activeRunId: string | null;
@@ -73,7 +73,7 @@ export interface ThreadState {
   /** The sequence number of the last applied event. */
   seq: number;
   /** Ids of messages whose view has to be redrawn. */
-  changed: Set<string>;
+  changedIds: Set<string>;
   /** The messages in reading order; undefined when they have to be sorted again. */
   ordered: Message[] | undefined;
 }
@@ -109,7 +109,7 @@ export function createState({ session, messages, seq, queue, approvals, runs }: 
     mode: session.mode,
     isArchived: session.archivedAt !== null,
     seq,
-    changed: new Set(),
+    changedIds: new Set(),
     ordered: undefined,
   };
   for (const message of messages) putMessage(state, message, { isOpen: false });
@@ -141,7 +141,7 @@ export function putMessage(
     isOpen,
   });
   state.ordered = undefined;
-  state.changed.add(id);
+  state.changedIds.add(id);
 }
 
 /** The messages in reading order. */
@@ -186,7 +186,7 @@ export function endToolCall(
   );
   if (message === undefined || part === undefined || part.state !== 'input-available') return;
   Object.assign(part, result);
-  state.changed.add(message.id);
+  state.changedIds.add(message.id);
 }
 
 /**
@@ -210,9 +210,10 @@ export function endWait(state: ThreadState, runId: string): void {
   state.remarks = state.remarks.filter((remark) => remark.tone !== 'wait' || remark.runId !== runId);
 }
 
-/** Marks the messages of a run whose queue position or approval has changed. */
+/** Marks the messages of a run as changed, after a change of its queue position or approvals. */
 export function markRun(state: ThreadState, runId: string | undefined): void {
-  for (const message of state.messages.values()) if (message.runId === runId) state.changed.add(message.id);
+  for (const message of state.messages.values())
+    if (message.runId === runId) state.changedIds.add(message.id);
 }
 
 /** Removes a run's queued prompt and its approvals, and records an outcome other than completion. */

@@ -18,14 +18,14 @@ import {
 export interface FileChanges {
   runId: string;
   count: number;
-  /** Null as long as no event of this page says so. */
+  /** Null until an event reports it. */
   isUndone: boolean | null;
 }
 
 export interface Thread {
   /** In reading order. */
   messages(): readonly Message[];
-  /** Why the message ended early or was never answered; undefined for any other. */
+  /** Why the message ended early or was never answered; undefined for any other message. */
   outcome(message: Message): Outcome | undefined;
   /** The prompt of the message's run. */
   prompt(message: Message): Message | undefined;
@@ -64,8 +64,8 @@ export function createThread(start: ThreadStart): Thread {
     isArchived: () => state.isArchived,
     seq: () => state.seq,
     takeChanged() {
-      const { changed: changedIds } = state;
-      state.changed = new Set();
+      const { changedIds } = state;
+      state.changedIds = new Set();
       return changedIds;
     },
     apply: (event) => applyEvent(state, event),
@@ -73,19 +73,19 @@ export function createThread(start: ThreadStart): Thread {
 }
 
 /**
- * A run that answers a prompt again has none of its own: its first replaced answer belongs to the
- * prompt's run.
+ * A run that answers a prompt again has no prompt of its own: the first answer that it replaced belongs
+ * to the run of the prompt.
  */
 function promptOf(messages: readonly Message[], runId: string): Message | undefined {
   const prompt = messages.find((message) => message.role === 'user' && message.runId === runId);
   if (prompt !== undefined) return prompt;
   const index = messages.findIndex(({ metadata }) => metadata['replacedBy'] === runId);
   const replacedRunId = messages[index]?.runId ?? null;
-  // An answer is replaced by a later run, so the search goes back to the start at most.
+  // Only a later run replaces an answer, so each step of the search goes back towards the first message.
   return replacedRunId === null ? undefined : promptOf(messages.slice(0, index + 1), replacedRunId);
 }
 
-// An answer shows its own early end; a prompt shows that of a run that never started.
+// An answer shows its own early end; a prompt shows the end of a run that never started.
 function outcomeOf(state: ThreadState, { role, runId, metadata }: Message): Outcome | undefined {
   const runOutcome = runId === null ? undefined : state.outcomes.get(runId);
   if (role === 'user') return runOutcome?.hasStarted === false ? runOutcome : undefined;

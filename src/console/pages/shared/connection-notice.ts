@@ -3,16 +3,16 @@ import type { AgentView } from './views.ts';
 import { emptyState, fill, fillWhenChanged, h } from './elements.ts';
 
 const titles = {
-  away: 'The agent does not answer',
+  unreachable: 'The agent does not answer',
   silent: 'The agent does not answer',
   refused: 'The agent does not accept the console',
 } as const;
 
 export function loadingNotice(): HTMLElement {
-  return h('p', { class: 'quiet placeholder' }, 'Reading …');
+  return h('p', { class: 'quiet placeholder' }, 'Loading …');
 }
 
-/** A line below a list that is read again with each overview. It says so while that fails. */
+/** A line below a list that is loaded again with each overview. It shows when loading fails. */
 export function createStaleNote(): { element: HTMLElement; track(read: Promise<unknown>): void } {
   const element = h('p', { class: 'quiet', role: 'status' });
   return {
@@ -23,7 +23,7 @@ export function createStaleNote(): { element: HTMLElement; track(read: Promise<u
         (error: unknown) =>
           fill(
             element,
-            `This list could not be read again: ${error instanceof Error ? error.message : String(error)}`,
+            `This list could not be updated: ${error instanceof Error ? error.message : String(error)}`,
           ),
       );
     },
@@ -31,9 +31,12 @@ export function createStaleNote(): { element: HTMLElement; track(read: Promise<u
 }
 
 /** Shows why there is no content. Content that was loaded before stays. */
-export function showAway(parent: HTMLElement, agent: Exclude<AgentView, { state: 'here' }>): void {
+export function showUnavailable(
+  parent: HTMLElement,
+  agent: Exclude<AgentView, { state: 'connected' }>,
+): void {
   if ([...parent.children].some((child) => !child.classList.contains('placeholder'))) return;
-  fillWhenChanged(parent, ['away', agent], () => {
+  fillWhenChanged(parent, ['unavailable', agent], () => {
     const view = emptyState(
       titles[agent.state],
       agent.message !== `${titles[agent.state]}.` && h('p', {}, agent.message),

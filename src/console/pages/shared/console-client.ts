@@ -34,7 +34,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The result of an operation of the console's list. Throws a Refusal. */
+/** Calls an operation that the console offers and returns its result. Throws a Refusal. */
 export async function callConsole<Answer>(operation: string, members: object = {}): Promise<Answer> {
   const signal = AbortSignal.timeout(pageDeadlineMs(operation));
   let response: Response;
@@ -49,7 +49,7 @@ export async function callConsole<Answer>(operation: string, members: object = {
     body = (await response.json()) as { error?: object };
   } catch {
     throw new Refusal(0, {
-      code: 'console_away',
+      code: 'console_unreachable',
       message: 'The console does not answer. Is `townhall console` still running?',
     });
   }
@@ -70,12 +70,12 @@ export function errorView(error: unknown): Node[] {
   ];
 }
 
-let shownErrors = 0;
+let errorCount = 0;
 
 /** Shows an error until it is closed or replaced by another one. */
 export function showError(error: unknown): void {
   if (notice === null) return;
-  shownErrors += 1;
+  errorCount += 1;
   fill(
     notice,
     errorView(error),
@@ -93,14 +93,14 @@ export function hideError(): void {
 }
 
 /**
- * Runs the work and shows its error. A success hides an error that was shown before the work, but not one of
- * other work that ran at the same time. Resolves to whether it succeeded.
+ * Runs the work and shows its error. A success hides an error that was shown before the work, but not the
+ * error of other work that ran at the same time. Resolves to whether the work succeeded.
  */
 export async function runOrShowError(work: () => Promise<unknown>): Promise<boolean> {
-  const errorsBefore = shownErrors;
+  const countBefore = errorCount;
   try {
     await work();
-    if (shownErrors === errorsBefore) hideError();
+    if (errorCount === countBefore) hideError();
     return true;
   } catch (error) {
     showError(error);
@@ -108,12 +108,12 @@ export async function runOrShowError(work: () => Promise<unknown>): Promise<bool
   }
 }
 
-/** Shows a refusal with those of its errors that no field of a form shows. */
+/** Shows a refusal, with the errors that no field of the form shows. */
 export function refusalView(refusal: Refusal, unplacedErrors: readonly Detail[] = refusal.details): Node[] {
   return [h('p', { class: 'bad' }, refusal.message), ...detailList(unplacedErrors), ...requestLine(refusal)];
 }
 
-/** Empty where no server answered. */
+/** Empty if no server answered. */
 function requestLine(refusal: Refusal | undefined): Node[] {
   if (refusal === undefined || refusal.requestId === '') return [];
   return [h('p', { class: 'quiet' }, 'Request ', h('code', {}, refusal.requestId), `, ${refusal.code}`)];

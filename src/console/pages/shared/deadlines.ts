@@ -3,7 +3,7 @@
 // A stopped process (SIGSTOP) still accepts connections, so only a deadline detects it. Operations
 // that run code of plugins have the long deadline of the agent's client.
 const agentDeadlinesMs: Readonly<Record<string, number>> = {
-  // It has its own deadline, after which it reports that the agent does not answer.
+  // The overview has a deadline of its own, after which it reports that the agent does not answer.
   'console.overview': Infinity,
   // git may take a minute for a worktree, and so may the copy of its files for a fork.
   'sessions.create': 75_000,

@@ -94,8 +94,8 @@ export function showControls(text: string): string {
 }
 
 /**
- * Does the same only for characters that reorder the text around them; joiners that some scripts
- * need stay.
+ * Like `showControls`, but only for characters that reorder the text around them; joiners that some
+ * scripts need stay.
  */
 export function showOverrides(text: string): string {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, codeOf);
@@ -127,7 +127,7 @@ export function button(
   return element;
 }
 
-/** A colored word about a state. */
+/** A colored label of a state. */
 export function pill(text: string, tone: 'good' | 'busy' | 'bad' | 'wait' | 'plain' = 'plain'): HTMLElement {
   return h('span', { class: `pill ${tone}` }, text);
 }

@@ -10,8 +10,8 @@ export interface ServerEvent {
 export interface EventStreamOptions {
   onEvent(event: ServerEvent): void;
   /**
-   * Called once at the end of the stream unless `close` was called: `status` is that of a refusal,
-   * 0 for a lost connection.
+   * Called once when the stream ends, unless `close` was called. `status` is the HTTP status of a
+   * refused request, or 0 after a lost connection.
    */
   onEnd(status: number): void;
   /** The longest silence; the server writes at least every 15 seconds. */

@@ -107,7 +107,7 @@ function addTableLine(writer: Writer, line: string): boolean {
     return true;
   }
   if (state.mode !== 'paragraph' || state.lastLine === null) return false;
-  // The titles stay a paragraph until the delimiter row has ended, since a preview removes nothing.
+  // In a preview the titles stay a paragraph: discarding it could not restore nodes that were removed.
   if (writer.isPreview) return mayBecomeAlignments(line);
   const alignments = tableAlignments(line);
   if (alignments?.length !== state.lastLine.cells.length) return false;
@@ -188,27 +188,27 @@ type Output = ReturnType<typeof createOutput>;
 
 /** Appends nodes, counts them, and can remove those of a preview. */
 function createOutput() {
-  let elements = 0;
+  let elementCount = 0;
   let preview: { nodes: Set<ChildNode>; elementsBefore: number } | null = null;
 
   function add<Child extends ChildNode>(parent: HTMLElement, child: Child): Child {
     parent.append(child);
-    elements += 1;
+    elementCount += 1;
     preview?.nodes.add(child);
     return child;
   }
 
   return {
     add,
-    isFull: () => elements >= maxElements,
-    /** A line of its own. */
+    isFull: () => elementCount >= maxElements,
+    /** Adds a line of its own. */
     addText(parent: HTMLElement, line: string, show: (content: string) => string): void {
       add(parent, text(parent.hasChildNodes() ? `\n${line}` : line, show));
     },
     addInline(parent: HTMLElement, line: string): void {
       let position = 0;
       for (const match of line.matchAll(spans)) {
-        if (elements >= maxElements) break;
+        if (elementCount >= maxElements) break;
         if (match.index > position) add(parent, text(line.slice(position, match.index), showOverrides));
         add(parent, spanOf(match));
         position = match.index + match[0].length;
@@ -216,16 +216,16 @@ function createOutput() {
       if (position < line.length) add(parent, text(line.slice(position), showOverrides));
     },
     startPreview(): void {
-      preview = { nodes: new Set(), elementsBefore: elements };
+      preview = { nodes: new Set(), elementsBefore: elementCount };
     },
     discardPreview(): void {
       if (preview === null) return;
       for (const node of preview.nodes) node.remove();
-      elements = preview.elementsBefore;
+      elementCount = preview.elementsBefore;
       preview = null;
     },
     reset(): void {
-      elements = 0;
+      elementCount = 0;
       preview = null;
     },
   };

@@ -24,7 +24,7 @@ export function createMarkdown(root: HTMLElement): Markdown {
     else blocks.addLine(piece);
   }
 
-  function finish(end: number, isLineEnd: boolean): void {
+  function finish(end: number, { isLineEnd }: { isLineEnd: boolean }): void {
     const piece = visibleText.slice(finishedLength, end);
     write(isLineEnd && piece.endsWith('\r') ? piece.slice(0, -1) : piece);
     isMidLine = !isLineEnd;
@@ -40,14 +40,13 @@ export function createMarkdown(root: HTMLElement): Markdown {
         isMidLine = false;
       }
       visibleText = next;
-      for (
-        let end = visibleText.indexOf('\n', finishedLength);
-        end >= 0;
-        end = visibleText.indexOf('\n', finishedLength)
-      )
-        finish(end, true);
+      let lineEnd = visibleText.indexOf('\n', finishedLength);
+      while (lineEnd >= 0) {
+        finish(lineEnd, { isLineEnd: true });
+        lineEnd = visibleText.indexOf('\n', finishedLength);
+      }
       while (visibleText.length - finishedLength > maxOpenLine)
-        finish(cutBefore(visibleText, finishedLength + maxOpenLine), false);
+        finish(cutBefore(visibleText, finishedLength + maxOpenLine), { isLineEnd: false });
       const openLine = visibleText.slice(finishedLength);
       if (openLine !== '') blocks.preview(() => write(openLine));
     },

@@ -44,8 +44,8 @@ interface Field {
   /** Undefined for an empty field. */
   read(): unknown;
   /**
-   * The path is relative to this field; empty for the field itself. False when it leads to no
-   * field.
+   * The path is relative to this field, and empty for the field itself. Returns false when there is no
+   * field at the path.
    */
   setError(path: string, message: string): boolean;
   clear(): void;
@@ -57,7 +57,7 @@ function rootField(schema: Schema, name: string): Field {
   if (Object.keys(schema.properties ?? {}).length > 0) return objectField(schema, name);
   const takesAnything = (schema as { additionalProperties?: unknown }).additionalProperties !== false;
   if (!takesAnything) return emptyField();
-  const description = schema.description ?? 'An object in JSON.';
+  const description = schema.description ?? 'A JSON object.';
   return jsonField({ ...schema, description }, name, { isRequired: true });
 }
 
@@ -76,7 +76,7 @@ export function createSchemaForm(schema: Schema, name: string): SchemaForm {
 
 function emptyField(): Field {
   return {
-    element: h('p', { class: 'quiet' }, 'It has no input.'),
+    element: h('p', { class: 'quiet' }, 'This action takes no input.'),
     read: () => undefined,
     setError: () => false,
     clear: () => {},
@@ -102,7 +102,7 @@ function objectField(schema: Schema, path: string): Field {
       return members.length === 0 ? undefined : Object.fromEntries(members);
     },
     setError(errorPath, message) {
-      const { name, rest } = split(errorPath);
+      const { name, rest } = splitPath(errorPath);
       const field = fields.find(([candidate]) => candidate === name)?.[1];
       if (field === undefined) return false;
       return field.setError(rest, message);
@@ -123,7 +123,7 @@ function memberField(schema: Schema, options: MemberOptions): Field {
     return nestedField(schema, options, objectField(schema, options.path));
   if (type === 'array' && schema.items !== undefined)
     return nestedField(schema, options, arrayField(schema, options));
-  return labelledField(schema, options, widget(schema, type, options));
+  return labelledField(schema, options, createWidget(schema, type, options));
 }
 
 function typeOf({ type, enum: choices, properties }: Schema): string | undefined {
@@ -147,7 +147,11 @@ interface WidgetContext {
   placeholder: string;
 }
 
-function widget(schema: Schema, type: string | undefined, { name, path, isRequired }: MemberOptions): Widget {
+function createWidget(
+  schema: Schema,
+  type: string | undefined,
+  { name, path, isRequired }: MemberOptions,
+): Widget {
   const id = `field-${path.replaceAll(/[^\w-]+/g, '-')}-${(lastId += 1)}`;
   const attributes = {
     id,
@@ -169,7 +173,7 @@ function enumWidget({ schema, isRequired, shared }: WidgetContext): Widget {
   const control = h(
     'select',
     shared,
-    h('option', { value: '' }, isRequired ? 'Choose …' : '(not given)'),
+    h('option', { value: '' }, isRequired ? 'Choose …' : '(not set)'),
     choices.map((choice, index) => h('option', { value: index }, String(choice as string))),
   );
   return { control, read: () => (control.value === '' ? undefined : choices[Number(control.value)]) };
@@ -179,7 +183,7 @@ function booleanWidget({ shared }: WidgetContext): Widget {
   const control = h(
     'select',
     shared,
-    h('option', { value: '' }, '(not given)'),
+    h('option', { value: '' }, '(not set)'),
     h('option', { value: 'true' }, 'yes'),
     h('option', { value: 'false' }, 'no'),
   );
@@ -323,12 +327,12 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
           { class: 'row item' },
           item.element,
           button(
-            'Take out',
+            'Remove',
             () => {
               items.splice(index, 1);
               draw();
             },
-            { class: 'plain small', 'aria-label': `Take out number ${index + 1}` },
+            { class: 'plain small', 'aria-label': `Remove item ${index + 1}` },
           ),
         ),
       ),
@@ -346,21 +350,21 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
   };
   if (isRequired) add();
   return {
-    element: h('div', {}, rows, button('Add one', add, { class: 'plain small' })),
+    element: h('div', {}, rows, button('Add item', add, { class: 'plain small' })),
     read() {
       const values = items.map((item) => item.read()).filter((value) => value !== undefined);
       return values.length === 0 && !isRequired ? undefined : values;
     },
     setError(errorPath, message) {
-      const { name, rest } = split(errorPath);
+      const { name, rest } = splitPath(errorPath);
       return items[Number(name)]?.setError(rest, message) ?? false;
     },
     clear: () => items.forEach((item) => item.clear()),
   };
 }
 
-// Splits `edits[0].text` into `edits`, `0` and `text`.
-function split(path: string): { name: string; rest: string } {
+// Splits off the first name or index: `edits[0].text` into `edits` and `0].text`, that into `0` and `text`.
+function splitPath(path: string): { name: string; rest: string } {
   const [, name = '', rest = ''] = /^\[?([^.[\]]*)\]?\.?(.*)$/s.exec(path) ?? [];
   return { name, rest };
 }

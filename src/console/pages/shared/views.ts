@@ -7,18 +7,18 @@ export type Variant = 'current' | 'classic';
 /** The data of every page; the pages poll it. */
 export interface Overview {
   agent: AgentView;
-  /** Pending approvals of all sessions, the newest fifty. */
+  /** Pending approvals of at most fifty sessions, the oldest approval first. */
   approvals: (Approval & { sessionTitle: string | null })[];
   services: ServiceState[];
 }
 
 /**
- * `away`: unreachable; `silent`: accepts connections and does not answer; `refused`: does not
- * accept the token.
+ * `unreachable`: does not accept connections; `silent`: accepts them but does not answer; `refused`: does
+ * not accept the token.
  */
 export type AgentView =
-  | { state: 'here'; url: string; name: string; status: string; variant: Variant }
-  | { state: 'away' | 'silent' | 'refused'; url: string; message: string };
+  | { state: 'connected'; url: string; name: string; status: string; variant: Variant }
+  | { state: 'unreachable' | 'silent' | 'refused'; url: string; message: string };
 
 /** A plugin for display; only the current variant has `managed`. */
 export type PluginView = PluginSummary & { managed: ManagedPluginState | null };
