@@ -14,7 +14,7 @@ import { type ScriptedGateway, scriptedGateway } from '../../support/scripted-ga
 
 const main = join(import.meta.dirname, '../../../src/cli/main.ts');
 
-// A plugin file for each way to fail, so that no test sees another's failure.
+// Each way to fail gets a plugin of its own, so that its failure affects no other.
 const pluginFile = (name: string, body: string, top = ''): string => `
 import { EventEmitter } from 'node:events';
 import { connect } from 'node:net';

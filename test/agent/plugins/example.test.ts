@@ -101,11 +101,11 @@ describe('--plugin and --plugin-config', () => {
   const start = (settings: object) =>
     startAgent({ gatewayUrl: gateway.url, settings }).then((agent) => agent.close());
   test.each([
-    ['a file that is not there', undefined, /does not exist/],
+    ['a file that does not exist', undefined, /does not exist/],
     ['a file that does not load', 'throw new Error("broken");', /cannot be loaded: broken/],
     ['a file without a plugin', 'export const x = 1;', /exports no plugin/],
     [
-      'a plugin that takes a name of another',
+      'a plugin with the name of another',
       'export default { name: "files", title: "", description: "", actions: {} };',
       /Two plugins claim the name "files"/,
     ],
@@ -116,7 +116,7 @@ describe('--plugin and --plugin-config', () => {
   });
 
   test.each([
-    ['no JSON', '{', /is not JSON/],
+    ['invalid JSON', '{', /is not JSON/],
     ['an unknown member', '{"plugin":{}}', /plugin is not known here/],
     ['a server without a command or an address', '{"mcpServers":{"a":{}}}', /is invalid: mcpServers/],
     ['an unknown plugin', '{"plugins":{"nothing":{}}}', /names the plugin "nothing"/],

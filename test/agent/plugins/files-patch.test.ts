@@ -114,7 +114,7 @@ describe('files.patch with a diff', () => {
     expect(await plugin.text('a.txt')).toBe(tenLines.replace('line 8', 'eight'));
   });
 
-  test('keeps the line ends of Windows', async () => {
+  test('keeps Windows line breaks', async () => {
     await plugin.put({ 'a.txt': 'one\r\ntwo\r\n' });
     await plugin.call('patch', { diff: '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n' });
     expect(await plugin.text('a.txt')).toBe('one\r\nzwei\r\n');
@@ -191,7 +191,7 @@ describe('files.patch with a diff', () => {
     ['a rename', '--- a/a.txt\n+++ b/b.txt\n@@ -1 +1 @@\n-a\n+b', 'renames'],
     ['a hunk without a file', '@@ -1 +1 @@\n-a\n+b', 'begins with a hunk'],
     ['a new file that exists', '--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+b', 'which exists'],
-    ['a path outside', '--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b', 'only lead down'],
+    ['a path outside', '--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b', 'only leads down'],
     ['a hidden file', '--- a/data/x\n+++ b/data/x\n@@ -1 +1 @@\n-a\n+b', 'does not exist'],
     ['a link', '--- a/link\n+++ b/link\n@@ -1 +1 @@\n-a\n+b', 'outside'],
   ])('refuses %s', async (_form, diff, message) => {

@@ -75,7 +75,7 @@ describe('files.glob', () => {
     expect(await paths({ pattern: 'src/**' })).toEqual(['src/b.ts', 'src/d.md', 'src/deep/c.test.ts']);
   });
 
-  test('shows no hidden file and no package', async () => {
+  test('shows no hidden files and no packages', async () => {
     await plugin.put({
       'data/agent.db': '',
       'node_modules/x/index.js': '',
@@ -122,7 +122,7 @@ describe('files.search with a pattern', () => {
     expect(turns).toBeGreaterThan(20);
   });
 
-  test('refuses a pattern that is no regular expression', async () => {
+  test('refuses a pattern that is not a regular expression', async () => {
     expect(await plugin.call('search', { pattern: '(' })).toMatchObject({
       ok: false,
       message: expect.stringContaining('not a regular expression'),
@@ -130,7 +130,7 @@ describe('files.search with a pattern', () => {
   });
 
   test.each([{ pattern: 'a', text: 'a' }, {}])(
-    'refuses %j, which has not one of text and pattern',
+    'refuses %j, which does not have exactly one of text and pattern',
     async (input) => {
       expect(await plugin.call('search', input)).toMatchObject({
         ok: false,

@@ -86,7 +86,7 @@ describe('files.write and files.edit', () => {
     expect(await readdir(join(workspace, 'a/b'))).toEqual(['c.sh']);
   });
 
-  test('refuses a content of more than 1 MiB', async () => {
+  test('refuses content of more than 1 MiB', async () => {
     expect(await call('write', { path: 'a', content: 'x'.repeat(1024 * 1024 + 1) })).toMatchObject({
       ok: false,
       message: expect.stringContaining('does not fit'),
@@ -138,7 +138,7 @@ describe('files.read and files.list', () => {
     });
   });
 
-  test('reports that a list of a thousand entries is cut', async () => {
+  test('cuts a list after a thousand entries and reports it', async () => {
     await Promise.all(
       Array.from({ length: 1_005 }, (_, index) => writeFile(join(workspace, `f${index}`), '')),
     );
@@ -203,7 +203,10 @@ describe('a path out of the workspace', () => {
     expect(await readdir(join(outsideFolder, 'workspace-of-another'))).toEqual(['secret.txt']);
   });
 
-  test('is no link within the workspace, which is followed for reading only', async () => {
+});
+
+describe('a link within the workspace', () => {
+  test('is followed for reading only', async () => {
     await writeFile(join(workspace, 'real.txt'), 'here');
     await symlink('real.txt', join(workspace, 'alias.txt'));
     expect(await call('read', { path: 'alias.txt' })).toMatchObject({
@@ -246,7 +249,7 @@ describe('a hard link', () => {
 });
 
 describe('a hidden file', () => {
-  test('is all data of the agent within the workspace', async () => {
+  test('is any file of the agent’s data folder within the workspace', async () => {
     await symlink('data/agent.token', join(workspace, 'token-link'));
     await symlink('data', join(workspace, 'data-link'));
     for (const path of ['data/agent.token', 'token-link', 'data-link/agent.token']) {
@@ -264,7 +267,7 @@ describe('a hidden file', () => {
 
   // Files of other gateways or agents in the same workspace; no setting of this agent names them.
   test.each(['master.key', 'agent.token', 'local.token', 'control.sock', 'Master.KEY'])(
-    'is each file named %s',
+    'is any file named %s',
     async (name) => {
       await mkdir(join(workspace, 'other'));
       await writeFile(join(workspace, 'other', name), 'secret bytes');
@@ -289,7 +292,7 @@ describe('a hidden file', () => {
     },
   );
 
-  test('is each file beside the lock of an embedded database', async () => {
+  test('is any file in the folder of an embedded database', async () => {
     await mkdir(join(workspace, 'var', 'db', 'pg'), { recursive: true });
     await writeFile(join(workspace, 'var', 'db', 'townhall.lock'), '');
     await writeFile(join(workspace, 'var', 'db', 'pg', 'rows'), 'secret bytes');

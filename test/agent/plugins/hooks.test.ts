@@ -88,7 +88,7 @@ describe('guards', () => {
     ['returns false', () => false],
     ['returns true', () => true],
     ['refuses without a reason', () => ({ refuse: 1 })],
-  ])('refuse their own calls only when one %s', async (_failure, run) => {
+  ])('refuse only their own calls when one %s', async (_failure, run) => {
     const hooks = hooksOf(['a', { guards: { 'step.before': run as never } }]);
     const failure = (await hooks
       .guard('step.before', { step: 1 }, context)
@@ -193,7 +193,7 @@ describe('the registry', () => {
     });
     const call = { toolName: 't', toolCallId: 'c', input: null };
 
-    test('refuses the calls of the guard only', async () => {
+    test('refuses only the calls that the guard checks', async () => {
       const registry = createRegistry([brokenPlugin]);
       await registry.start('/');
       await expect(registry.hooks.guard('tool.before', call, context)).rejects.toMatchObject({

@@ -259,7 +259,8 @@ describe('the schemas of an MCP server', () => {
     expect(actionsOf(registry)).toEqual(['far-plain']);
   });
 
-  test('have one bound for all tools of a server', async () => {
+  test('have one size limit for all tools of a server', async () => {
+    // About 20 schemas of 50 kB fit into the limit of 1 MiB.
     const tools = Array.from({ length: 100 }, (_, index) => ({
       ...plainTool,
       name: `tool-${index}`,
@@ -316,7 +317,7 @@ describe('an MCP server that misbehaves', () => {
     expect(countBytes()).toBeLessThan(64 * 1024 * 1024);
   });
 
-  test('causes few listings by 500 list_changed notifications', async () => {
+  test('causes fewer than five listings with 500 list_changed notifications', async () => {
     const notification = { jsonrpc: '2.0', method: 'notifications/tools/list_changed' };
     const frame = `data: ${JSON.stringify(notification)}\n\n`;
     const stream = Promise.withResolvers<ServerResponse>();
@@ -325,12 +326,12 @@ describe('an MCP server that misbehaves', () => {
     await expect.poll(countLists).toBe(1);
     (await stream.promise).write(frame.repeat(500));
     await expect.poll(countLists).toBeGreaterThan(1);
-    // Time in which one request per notification would arrive.
+    // Long enough for 500 requests, if each notification caused one.
     await new Promise((resolve) => setTimeout(resolve, 300));
     expect(countLists()).toBeLessThan(5);
   });
 
-  test('cannot bring secrets of its configuration into the log', async () => {
+  test('cannot leak secrets of its configuration into the log', async () => {
     const lines: string[] = [];
     const secret = 'mcp-header-secret-0123456789';
     await open(

@@ -44,7 +44,7 @@ describe('the plugin mcp', () => {
     agent = await startAgent({
       gatewayUrl: gateway.url,
       gatewayToken: 'th_usr_hidden',
-      // The processes of the servers are looked up from here, so they need ids of the host.
+      // The tests look up the servers' processes by id, so the servers must not have a PID namespace.
       settings: { pluginConfig: config, unsafeShell: true },
     });
   });
@@ -123,7 +123,7 @@ describe('the plugin mcp', () => {
     expect(await call('probe-later')).toMatchObject({ result: { text: 'here' } });
   });
 
-  test('starts a server again that has exited', async () => {
+  test('restarts a server that has exited', async () => {
     await expect(call('probe-dies')).rejects.toMatchObject({ status: 502 });
     await expect
       .poll(
@@ -208,7 +208,7 @@ describe('MCP tools with colliding names', () => {
     });
   });
 
-  test('get a digest where characters are lost', async () => {
+  test('get a digest if characters of the name are lost', async () => {
     await expect.poll(() => listActions(agent)).toContain('a-same-name');
     const names = (await listActions(agent)).filter((name) => /-[0-9a-f]{8}$/.test(name));
     const texts = (await Promise.all(names.map(call))).map(({ text }) => text);

@@ -62,7 +62,7 @@ describe('the plugin memory', () => {
   });
 
   test.each(["'; drop table x; --", '"', '((', '%', '\\', ':*'])(
-    'takes the query %j as text',
+    'treats the query %j as text',
     async (query) => {
       const agent = await start();
       await actionOf(agent, 'memory')('add', { text: staging });
@@ -71,7 +71,7 @@ describe('the plugin memory', () => {
     },
   );
 
-  test('replaces the note of a key', async () => {
+  test('replaces the note with the same key', async () => {
     const agent = await start();
     const memory = actionOf(agent, 'memory');
     await memory('add', { key: 'deploy', text: 'Deploy with make ship.' });
@@ -97,12 +97,12 @@ describe('the plugin memory', () => {
     });
   });
 
-  test('refuses a text that PostgreSQL cannot store', async () => {
+  test('refuses text that PostgreSQL cannot store', async () => {
     const memory = actionOf(await start(), 'memory');
     await expect(memory('add', { text: 'a\u0000b' })).rejects.toMatchObject({ status: 400 });
   });
 
-  test('shows an agent its own notes only', async () => {
+  test('shows an agent only its own notes', async () => {
     const [agent, otherAgent] = [await start(), await start()];
     await actionOf(agent, 'memory')('add', { text: 'A secret.' });
     expect(await search(agent, 'secret')).toEqual(['A secret.']);
@@ -123,7 +123,7 @@ describe('the plugin schedule', () => {
     await expect.poll(() => schedule('list')).toMatchObject({ schedules: [] });
   });
 
-  test('names the next time of a cron expression', async () => {
+  test('returns the next occurrence of a cron expression', async () => {
     const schedule = actionOf(await start(), 'schedule');
     const startedMs = Date.now();
     const repeatedTask = (await schedule('repeat', {
@@ -136,7 +136,7 @@ describe('the plugin schedule', () => {
     expect(await schedule('list')).toMatchObject({ schedules: [{ dueAt: repeatedTask.dueAt }] });
   });
 
-  test('cancels a schedule of an earlier start', async () => {
+  test('cancels a schedule from before a restart', async () => {
     const firstAgent = await start();
     const { scheduleId } = (await actionOf(firstAgent, 'schedule')('once', {
       instructions: 'Never do this.',
@@ -148,7 +148,7 @@ describe('the plugin schedule', () => {
     await expect(schedule('cancel', { scheduleId })).rejects.toMatchObject({ status: 422 });
   });
 
-  test('runs a schedule of an earlier start', async () => {
+  test('runs a schedule from before a restart', async () => {
     const firstAgent = await start();
     await actionOf(firstAgent, 'schedule')('once', { instructions: 'Feed the cat.', inSeconds: 3 });
     await restart(firstAgent);

@@ -1,4 +1,4 @@
-// Replaces paths by their folders where a sandbox would have too many to mount.
+// Replaces paths by their folders if a sandbox would have too many paths to mount.
 import { describe, expect, test } from 'vitest';
 import { coverPaths } from '../../../src/agent/plugins/builtin/workspace/path-budget.ts';
 
@@ -20,14 +20,16 @@ describe('coverPaths', () => {
     ];
     const { paths: coveredPaths = [], folders } = coverPaths(paths, { root, max: 75 }) ?? {};
     expect(folders).toEqual(['/w/test/fixtures']);
+    // One folder replaces 30 of the 100 paths.
     expect(coveredPaths).toHaveLength(71);
     expect(coveredPaths).toContain('/w/packages/49/package.json');
   });
 
-  test('covers several folders where no single one is enough', () => {
+  test('covers several folders if no single folder is enough', () => {
     const paths = [...makePaths('a', 50), ...makePaths('b', 40), ...makePaths('c', 30), '/w/package.json'];
     const { paths: coveredPaths = [], folders } = coverPaths(paths, { root, max: 40 }) ?? {};
     expect(folders).toEqual(['/w/a', '/w/b']);
+    // Two folders, the 30 paths in `c`, and the file in the root.
     expect(coveredPaths).toHaveLength(33);
   });
 
@@ -46,7 +48,7 @@ describe('coverPaths', () => {
     }
   });
 
-  test('gives up where the root alone has too many', () => {
+  test('gives up if the root itself has too many entries', () => {
     const paths = Array.from({ length: 11 }, (_, index) => `${root}/${index}`);
     expect(coverPaths(paths, { root, max: 10 })).toBeUndefined();
   });

@@ -18,7 +18,7 @@ describe('createRegistry', () => {
     ]);
   });
 
-  test('refuses two claims on one name', () => {
+  test('refuses two plugins of one name', () => {
     expect(() => createRegistry([plugin('a'), plugin('a', 'other')])).toThrow(
       'Two plugins claim the name "a".',
     );
@@ -32,11 +32,11 @@ describe('createRegistry', () => {
     },
   );
 
-  test('refuses an input schema that describes no object', () => {
-    expect(() => createRegistry([plugin('a', 'act', { type: 'string' })])).toThrow(/not that of an object/);
+  test('refuses an input schema that does not describe an object', () => {
+    expect(() => createRegistry([plugin('a', 'act', { type: 'string' })])).toThrow(/must have "type": "object"/);
   });
 
-  test('refuses an input schema that is no JSON Schema', () => {
+  test('refuses an input schema that is not a JSON Schema', () => {
     const input = { type: 'object', properties: { x: { type: 'banana' } } };
     expect(() => createRegistry([plugin('a', 'act', input)])).toThrow(/is not a JSON Schema/);
   });
