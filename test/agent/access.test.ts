@@ -39,7 +39,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
 
   const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
-  test('answers a health check without a token by status and time alone', async () => {
+  test('answers a health check without a token with only a status and a time', async () => {
     const response = await agent.fetch('/health');
     const body = (await response.json()) as Record<string, unknown>;
     expect(response.status).toBe(200);
@@ -117,7 +117,7 @@ describe.each(['current', 'classic'] as const)('the %s variant', (variant) => {
 
   test.each([
     ['another media type', '{"instructions":"a"}', 'text/plain', 415],
-    ['cut JSON', '{"instructions":', 'application/json', 400],
+    ['truncated JSON', '{"instructions":', 'application/json', 400],
     ['a list', '[]', 'application/json', 400],
     ['a member twice', '{"instructions":"a","instructions":"b"}', 'application/json', 400],
     [
@@ -152,7 +152,7 @@ describe('an agent with an allowed host and origin', () => {
   const health = (headers: [string, string][]) => rawRequest(agent.url, 'GET', '/health', headers);
   const ownHost = (): [string, string] => ['Host', new URL(agent.url).host];
 
-  test('answers this host with this port only', async () => {
+  test('answers this host only with this port', async () => {
     expect((await health([['Host', 'agent.internal:8443']])).status).toBe(200);
     expect((await health([['Host', 'agent.internal']])).status).toBe(403);
   });
@@ -166,7 +166,7 @@ describe('an agent with an allowed host and origin', () => {
     expect([status, headers['access-control-allow-origin']]).toEqual([200, 'http://localhost:3000']);
   });
 
-  test('refuses an origin that only begins like it', async () => {
+  test('refuses an origin that only begins with the allowed one', async () => {
     expect((await health([ownHost(), ['Origin', 'http://localhost:30000']])).status).toBe(403);
   });
 });
@@ -197,7 +197,7 @@ describe('the token file', () => {
   const statusOf = async (agent: TestAgent, token: string) =>
     (await agent.fetch('/api/status', { headers: { authorization: `Bearer ${token}` } })).status;
 
-  test('has a token of an agent that its owner alone can read', async () => {
+  test('has an agent token that only its owner can read', async () => {
     const agent = await start('new');
     const text = await readFile(agent.tokenFile, 'utf8');
     expect(text).toBe(`${agent.token}\n`);
@@ -213,7 +213,7 @@ describe('the token file', () => {
     expect(await statusOf(secondAgent, firstAgent.token)).toBe(200);
   });
 
-  test('has the plain token, of which the database has only a digest', async () => {
+  test('has the plain token, while the database has only a digest', async () => {
     const { token } = await start('digested');
     const rows = await testData.database.sql`select * from agent.tokens_tokens`;
     expect(rows.map(({ last4 }) => last4 as string)).toContain(token.slice(-4));
@@ -229,7 +229,7 @@ describe('the token file', () => {
     expect(await statusOf(agent, token)).toBe(200);
   });
 
-  test('becomes readable for its owner alone at a start', async () => {
+  test('becomes readable only for its owner at a start', async () => {
     const firstAgent = await start('narrowed');
     await stop(firstAgent);
     await chmod(firstAgent.tokenFile, 0o644);
@@ -257,7 +257,7 @@ describe('the token file', () => {
     await expect(start('other')).rejects.toThrow(/belongs to another agent/);
   });
 
-  test('stops the start when its content is no token', async () => {
+  test('stops the start when its content is not a token', async () => {
     const agent = await start('overwritten');
     await stop(agent);
     await writeFile(agent.tokenFile, 'my shopping list\n');

@@ -7,7 +7,7 @@ import { SettingError } from '../../src/kernel/settings.ts';
 const token = { AGENT_GATEWAY_TOKEN: 'th_usr_x' };
 
 describe('readAgentConfig', () => {
-  test('defaults to loopback and a data folder outside the current folder', () => {
+  test('defaults to loopback and an absolute data folder', () => {
     const config = readAgentConfig({}, token);
     expect(config).toMatchObject({
       host: '127.0.0.1',

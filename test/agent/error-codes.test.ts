@@ -14,7 +14,7 @@ const probe = definePlugin<{ large: object }>({
   description: 'Fails in each way.',
   actions: {
     large: {
-      description: 'Answers too much to be stored.',
+      description: 'Returns more than can be stored for a key.',
       input: anyObject,
       api: true,
       run: async () => 'x'.repeat(100_000),
@@ -121,7 +121,7 @@ describe('a service', () => {
     ['refuse', 422, 'action_refused'],
     ['fail', 502, 'action_failed'],
     ['hang', 504, 'action_timeout'],
-  ])('answers %s of its command with its own code', async (command, status, code) => {
+  ])('answers its command %s with %i %s', async (command, status, code) => {
     const { client } = await start({ commandTimeoutMs: 500 });
     await expect(client.services.callCommand({ serviceName: 'tower', command })).rejects.toMatchObject({
       status,
@@ -184,7 +184,7 @@ describe('an instruction', () => {
   });
 });
 
-test('an answer that is too large for its key is 409 the second time', async () => {
+test('a repeated call is 409 if the answer was too large to be stored', async () => {
   const { client } = await start();
   const call = () =>
     client.plugins.callAction(
@@ -196,7 +196,7 @@ test('an answer that is too large for its key is 409 the second time', async () 
 });
 
 describe('the guard of the agent', () => {
-  test('refuses the page of a foreign origin', async () => {
+  test('refuses a page of another origin', async () => {
     const agent = await start();
     const response = await agent.fetch('/api/status', { headers: { origin: 'https://elsewhere.example' } });
     expect([response.status, await response.json()]).toMatchObject([
@@ -205,7 +205,7 @@ describe('the guard of the agent', () => {
     ]);
   });
 
-  test('refuses a foreign host', async () => {
+  test('refuses another host', async () => {
     const agent = await start();
     const { status, body } = await rawRequest(agent.url, 'GET', '/api/status', [
       ['Host', 'elsewhere.example'],

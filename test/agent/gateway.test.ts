@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => gateway.close());
 
 describe('the catalog of an agent', () => {
-  test('keeps the last catalog while the gateway is away', async () => {
+  test('keeps the last catalog while the gateway is unreachable', async () => {
     let elapsedMs = 0;
     const stoppedGateway = await scriptedGateway();
     stoppedGateway.catalog([{ id: 'acme/small', context_window: 8_000 }]);

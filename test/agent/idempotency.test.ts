@@ -120,11 +120,11 @@ async function countRuns(): Promise<number> {
   return Number(row?.count);
 }
 
-/** Leaves the keys as a crash before the answer does: without an answer, under a lease that ends then. */
-async function abandonKeys({ leaseEndsInSeconds }: { leaseEndsInSeconds: number }): Promise<void> {
+/** Leaves the keys as after a crash during a call: without an answer, and with a lease. */
+async function abandonKeys({ expiresInSeconds }: { expiresInSeconds: number }): Promise<void> {
   await world.database.sql`
     update agent.idempotency set state = 'running', status = null, body = null,
-      lease_until = now() + ${leaseEndsInSeconds} * interval '1 second'`;
+      lease_until = now() + ${expiresInSeconds} * interval '1 second'`;
 }
 
 describe('two calls with one Idempotency-Key', () => {
@@ -315,7 +315,7 @@ describe('a repeated call without a stored answer', () => {
     const prompt = await post(agent, `/api/sdk/sessions/${String(firstAnswer.body['sessionId'])}/prompt`, {
       text: 'More.',
     });
-    await abandonKeys({ leaseEndsInSeconds: -1 });
+    await abandonKeys({ expiresInSeconds: -1 });
     const { sessionId, runId } = firstAnswer.body;
     expect(await post(agent, '/api/execute', { instructions: 'Work.' })).toMatchObject({
       status: 202,
@@ -338,8 +338,8 @@ test('a start frees the keys of calls that ended before their run', async () => 
   const firstAgent = await start();
   await post(firstAgent, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' });
   await firstAgent.close();
-  // The embedded engine has one process, so that a start frees keys before their lease ends.
-  await abandonKeys({ leaseEndsInSeconds: world.database.engine === 'embedded' ? 3_600 : 0 });
+  // Only one process uses the embedded engine, so a start frees keys even before their lease expires.
+  await abandonKeys({ expiresInSeconds: world.database.engine === 'embedded' ? 3_600 : 0 });
   const secondAgent = await start({ dataDir: firstAgent.dataDir });
   expect(
     await post(secondAgent, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' }),

@@ -53,7 +53,7 @@ export async function launch(
       const { msg, url } = JSON.parse(line) as { msg: string; url: string };
       if (msg !== 'listening') continue;
       const token = (await readFile(join(dataDir, 'agent.token'), 'utf8')).trim();
-      // Its log is discarded, so that it never waits for a full pipe.
+      // Discard the rest of the log: with a full pipe, the agent would block.
       child.stdout.resume();
       return { child, url, token };
     }

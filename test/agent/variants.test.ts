@@ -1,5 +1,5 @@
 // One suite for both variants: each entry of the client package against an agent of its variant, which
-// validates its answers by the contract. The last test requires that every operation was called.
+// validates its answers against the contract. The last test requires that every operation was called.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -50,7 +50,7 @@ const probe: Plugin = definePlugin<Record<string, never>>({
       run: () => new Promise(() => {}),
     },
     cycle: {
-      description: 'Answers no JSON.',
+      description: 'Returns a value that is not JSON.',
       api: true,
       input: { type: 'object' },
       run: async () => {
@@ -60,7 +60,7 @@ const probe: Plugin = definePlugin<Record<string, never>>({
       },
     },
     mismatch: {
-      description: 'Answers something else than its output schema.',
+      description: 'Returns a result that does not match its output schema.',
       api: true,
       input: { type: 'object' },
       output: { type: 'object', required: ['n'] },
@@ -79,7 +79,7 @@ const probe: Plugin = definePlugin<Record<string, never>>({
       input: { type: 'object' },
       run: async () => 'done',
     },
-    hidden: { description: 'For the model alone.', input: { type: 'object' }, run: async () => null },
+    hidden: { description: 'For the model only.', input: { type: 'object' }, run: async () => null },
   },
   hooks: {
     guards: {

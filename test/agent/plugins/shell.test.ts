@@ -31,7 +31,7 @@ describe('the plugin shell', () => {
   async function open(settings: Record<string, unknown> = {}) {
     const workspace = await openWorkspace({ folder, hidden: [] });
     const env = childEnvironment({ ...process.env, AGENT_GATEWAY_TOKEN: 'th_usr_secret' });
-    // Processes are looked up from here, so that the commands need process ids of the host.
+    // The tests look up processes by the ids that the commands report, so there is no PID namespace.
     const sandbox = await openSandbox({ workspace: folder, hidden: [], read: [], isOff: true, path: '' });
     const programs = createProgramRunner({ sandbox, workspace, env });
     const registry = createRegistry([shell({ workspaceAt: () => workspace, programs, clock: systemClock })], {
@@ -83,7 +83,7 @@ describe('the plugin shell', () => {
     await expect(readFile(join(folder, 'ran'))).rejects.toThrow('ENOENT');
   });
 
-  test('needs no approval where the settings say so', async () => {
+  test('needs no approval if the settings turn it off', async () => {
     await open({ approval: 'never' });
     expect(await call({ command: 'echo free' }, { isApproved: false })).toMatchObject({
       ok: true,

@@ -1,5 +1,5 @@
-// Child processes of an agent that is killed end in any process group, whether or not they handle
-// SIGTERM.
+// When an agent is killed, its child processes end as well, in any process group and whether or not they
+// handle SIGTERM.
 import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

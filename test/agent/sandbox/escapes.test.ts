@@ -59,7 +59,7 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
   describe('with an approval of the call', () => {
     beforeAll(async () => {
       await world.start({ unattendedApprovals: 'approve' });
-      // No row runs on the machine itself, even if the sandbox were missing.
+      // Fail here if the sandbox is missing, so that no row runs on the machine itself.
       const output = await world.attempt({ tool: 'shell_run', input: { command: 'cat /proc/1/comm' } });
       expect(output).toContain('bwrap');
     });
@@ -77,7 +77,7 @@ describe.skipIf(!hasBubblewrap)('an injected model', () => {
     );
   });
 
-  test('is stopped by what the page of escapes says', async () => {
+  test('is stopped by the limits that the page of escapes lists', async () => {
     await expect(page()).toMatchFileSnapshot(pageFile);
   });
 });

@@ -1,4 +1,4 @@
-// Two MCP servers of an escape: one to trust, and one whose tools have the names of other tools.
+// Two MCP servers for the escapes: a trusted one, and a hostile one whose tools are named like others.
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -12,8 +12,8 @@ export interface McpServers {
 }
 
 /**
- * The servers `a` and `a-b` have a tool `mcp_a-b-c` each by their names; `a-away` is in the configuration
- * and does not answer.
+ * By their names, the servers `a` and `a-b` both have a tool `mcp_a-b-c`. The server `a-away` is configured
+ * but does not run.
  */
 export async function openMcpServers(): Promise<McpServers> {
   const hostileCalls: string[] = [];

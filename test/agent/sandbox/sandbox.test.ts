@@ -57,7 +57,7 @@ async function startConfigured(config: object, workspace?: string): Promise<Test
   return world.start({ settings: { pluginConfig }, ...(workspace === undefined ? {} : { workspace }) });
 }
 
-/** The output of each command, in turn. As another user than root, who reads folders of any mode. */
+/** Runs the commands in turn and returns their outputs. Not as root, who can read folders of any mode. */
 async function runAsUser(workspace: string, commands: readonly string[]): Promise<string[]> {
   const program = join(import.meta.dirname, '../../support/sandboxed-commands.ts');
   const nobodyUserId = 65_534;
@@ -109,7 +109,7 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     expect(stdout).toMatch(/^cat: .*Permission denied\nbin\n/);
   });
 
-  test('is refused where its arguments would be too long', async () => {
+  test('is refused if its arguments would be too long', async () => {
     const sandbox = await openSandbox({
       workspace: folder,
       hidden: [],
@@ -124,7 +124,7 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
     expect(() => sandbox.prepare(program)).toThrow(/needs \d+ arguments of \d+ bytes/);
   });
 
-  test('cannot make a folder whose name is no text', async () => {
+  test('fails if it creates a folder whose name is not UTF-8', async () => {
     const agent = await world.start();
     const call = run(agent, `mkdir "$(printf '\\377')"; echo x > "$(printf '\\377')/.envrc"`);
     await expect(call).rejects.toMatchObject({
@@ -135,7 +135,7 @@ describe.skipIf(!hasBubblewrap)('a command in the sandbox', () => {
   });
 });
 
-describe.skipIf(!hasBubblewrap)('a command beside protected files and secrets', () => {
+describe.skipIf(!hasBubblewrap)('a command in a workspace with protected files and secrets', () => {
   test('changes protected files when its call requests it', async () => {
     const agent = await world.start();
     await writeFile(join(agent.workspace, 'package.json'), '{}');
@@ -152,7 +152,7 @@ describe.skipIf(!hasBubblewrap)('a command beside protected files and secrets', 
     expect(output).toBe('cat: .devcontainer/.env: Permission denied\n');
   });
 
-  test('cannot uncover them by the mode of their folder', async () => {
+  test('cannot uncover them by changing the mode of their folder', async () => {
     const workspace = await mkdtemp(join(tmpdir(), 'townhall-modes-'));
     onTestFinished(() => rm(workspace, { recursive: true }));
     await mkdir(join(workspace, 'config'));
@@ -183,7 +183,7 @@ describe.skipIf(!hasBubblewrap)('a command beside protected files and secrets', 
     expect(await readFile(join(workspace, 'config', 'package.json'), 'utf8')).toBe('{}');
   });
 
-  test('runs beside more of them than one sandbox can mount', async () => {
+  test('runs even with more of them than a sandbox can mount', async () => {
     const agent = await world.start();
     for (let index = 0; index < 1_500; index += 1) {
       const caseFolder = join(agent.workspace, 'fixtures', `group-${index % 10}`, `case-${index}`);
@@ -213,7 +213,7 @@ describe.skipIf(!hasBubblewrap)('a new file with a protected name', () => {
     expect(await readFile(join(agent.workspace, '.envrc.needs-approval'), 'utf8')).toBe('evil\n');
   });
 
-  test('gets a third name where the other one is taken', async () => {
+  test('gets a random name if the name with the suffix is taken', async () => {
     const agent = await world.start();
     await writeFile(join(agent.workspace, 'justfile.needs-approval'), 'earlier');
     const { notice } = await run(agent, 'mkdir Makefile.needs-approval; echo evil | tee Makefile justfile');
@@ -224,7 +224,7 @@ describe.skipIf(!hasBubblewrap)('a new file with a protected name', () => {
     expect(await readFile(join(agent.workspace, 'justfile.needs-approval'), 'utf8')).toBe('earlier');
   });
 
-  test('gets another name where it replaces a protected link', async () => {
+  test('gets another name if it replaces a protected link', async () => {
     const agent = await world.start();
     for (const name of ['Makefile', '.npmrc', 'justfile'])
       await symlink('tasks.txt', join(agent.workspace, name));
@@ -234,8 +234,9 @@ describe.skipIf(!hasBubblewrap)('a new file with a protected name', () => {
     expect(notice).not.toContain('justfile');
   });
 
-  test('gets another name where a suffix has no room', async () => {
+  test('gets a random name if the name with the suffix is too long', async () => {
     const agent = await world.start();
+    // 255 bytes, the longest name of a file.
     const name = `Makefile${'.'.repeat(247)}`;
     expect((await run(agent, `echo evil > ${name}`)).notice).toContain('is now');
     expect(await readdir(agent.workspace)).not.toContain(name);
@@ -244,7 +245,7 @@ describe.skipIf(!hasBubblewrap)('a new file with a protected name', () => {
 
 describe.skipIf(!hasBubblewrap)('a command in a git repository', () => {
   test.each(['common', 'included', 'worktree'])(
-    'cannot add hooks where a config names them: %s',
+    'cannot add hooks to a configured folder: %s',
     async (kind) => {
       const base = await realpath(await mkdtemp(join(folder, 'hooks-')));
       const workspace = kind === 'worktree' ? join(base, 'tree') : base;
@@ -358,7 +359,7 @@ describe.skipIf(!hasBubblewrap)('a sandbox with links in its paths', () => {
     },
   );
 
-  test('starts a system program by a link in the workspace', async () => {
+  test('starts a system program through a link in the workspace', async () => {
     await symlink('/bin/sh', join(workspace, 'python'));
     const command = [join(workspace, 'python'), '-c', 'echo started'];
     expect(await readOutput('', { command })).toBe('started\n');
@@ -371,8 +372,8 @@ describe.skipIf(!hasBubblewrap)('a sandbox with links in its paths', () => {
   });
 });
 
-describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
-  test('run as services with their own environment only', async () => {
+describe.skipIf(!hasBubblewrap)('configured programs', () => {
+  test('run as services with only their own environment', async () => {
     const command = ['/bin/sh', '-c', `env; ls ${folder} 2>&1; cat /proc/1/comm; exec sleep 300`];
     const agent = await startConfigured({
       services: { probe: { command, env: { OWN: 'yes', HOME: '/own' } } },
@@ -417,7 +418,7 @@ describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
     expect(await readFile(join(workspace, 'serve.sh'), 'utf8')).toBe('exec sleep 300');
   });
 
-  test('cannot be replaced where a link stands for them', async () => {
+  test('cannot be replaced through the link that names them', async () => {
     const workspace = await realpath(await mkdtemp(join(folder, 'linked-')));
     await writeFile(join(workspace, 'real.sh'), 'exec sleep 300');
     await symlink('real.sh', join(workspace, 'serve.sh'));
@@ -436,7 +437,7 @@ describe.skipIf(!hasBubblewrap)('programs of the configuration', () => {
     expect(await readFile(join(agent.workspace, 'end'), 'utf8')).toBe('ended\n');
   });
 
-  test('run as MCP servers that see their folders only', async () => {
+  test('run as MCP servers that see only their folders', async () => {
     const program = join(import.meta.dirname, '../../support/mcp-server.ts');
     const sandbox = { read: [join(import.meta.dirname, '../../..')] };
     const probe = { command: process.execPath, args: [program], env: { PROBE: 'yes' }, sandbox };

@@ -14,13 +14,13 @@ let runningCount = 0;
 let maxRunningCount = 0;
 const anyObject = { type: 'object' };
 
-// How long a start or a stop takes, so that concurrent ones meet it.
+// How long a start or a stop takes: long enough for concurrent commands to arrive meanwhile.
 const transitionMs = 5;
 
 const bell: ServiceDefinition = {
   name: 'bell',
   title: 'Bell',
-  // The tests check whether its programs still run, so they need process ids of the host.
+  // The tests look up its programs by the ids that they report, so there is no PID namespace.
   sandbox: false,
   async start() {
     calls.push('start');
@@ -168,7 +168,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     expect(await control('bell', 'start')).toMatchObject({ service: { state: 'running' } });
     expect(maxRunningCount).toBe(1);
     expect(runningCount).toBe(1);
-    // The service ran at first and runs at the end, so that stops and starts alternate.
+    // The service ran before and runs afterwards, so stops and starts must alternate.
     expect(calls.length).toBeGreaterThan(0);
     expect(calls).toEqual(calls.map((_, index) => (index % 2 === 0 ? 'stop' : 'start')));
     expect(await callAction('ring', { times: 2 })).toMatchObject({ result: 'dingding' });
@@ -189,14 +189,14 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     });
   });
 
-  // A flooding program is ended at its limit of output or, on a slow machine, at the deadline before it.
+  // A flooding program is stopped at the output limit or, on a slow machine, at the deadline.
   test.each([
     ['ignore', /^deadline$/],
     ['flood', /^(flood|deadline)$/],
   ])('end the program of the command %s', async (command, endReason) => {
     const startedMs = performance.now();
     const { result } = await agent.client.services.callCommand({ serviceName: 'bell', command });
-    // The deadline of two seconds, plus some for a busy machine.
+    // The deadline is two seconds; the rest allows for a busy machine.
     expect(performance.now() - startedMs).toBeLessThan(15_000);
     expect(result).toMatchObject({ endReason: expect.stringMatching(endReason) });
     expect((result as { output: string }).output.length).toBeLessThan(1024 * 1024 + 100);
@@ -205,12 +205,12 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     await expect.poll(() => isRunning(pid)).toBe(false);
   });
 
-  test('run a program of the configuration and keep its output', async () => {
+  test('run a configured program and keep its output', async () => {
     const output = () => agent.client.services.callCommand({ serviceName: 'ticker', command: 'output' });
     await expect.poll(async () => (await output()).result).toMatchObject({ text: 'tick\n' });
   });
 
-  test('run the commands of the configuration', async () => {
+  test('run configured commands', async () => {
     expect(await agent.client.services.callCommand({ serviceName: 'ticker', command: 'date' })).toMatchObject(
       { result: { exitCode: 0, ended: 'exit' } },
     );
@@ -249,7 +249,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
     },
   );
 
-  // Without `..`, which a client refuses in a path and which fetch would resolve.
+  // Not `..`: a client refuses it in a path, and fetch would resolve it.
   test.each(unknownNames)('answer 404 for the name %j of an action or its service', async (name) => {
     await expect(
       agent.client.services.callAction({ serviceName: name, actionName: 'ring' }),
