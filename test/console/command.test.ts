@@ -58,7 +58,7 @@ describe('townhall console --json', () => {
   test('prints only the address and the missing agent until SIGINT', async () => {
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(0);
-    // Without a Node warning.
+    // Nothing else, such as a warning of Node.js.
     expect(run.screen().trimEnd().split('\n')).toEqual([
       JSON.stringify({ url }),
       expect.stringMatching(/^The agent's token is not at .*agent\.token yet: start the agent/),

@@ -1,4 +1,4 @@
-// The console's server: authentication, forwarded calls, and its answers while the agent is away.
+// The console's server: authentication, forwarded calls, and its answers while the agent is unreachable.
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -21,7 +21,7 @@ interface AgentRequest {
   body: string;
 }
 
-/** One answer: JSON, or a stream of events; with `hang` none comes. */
+/** One answer: JSON or a stream of events. With `hang`, the agent never answers. */
 interface AgentAnswer {
   status: number;
   body?: object;
@@ -199,7 +199,7 @@ describe('the login', () => {
       });
     });
 
-    test('redeems a code once before its end', () => {
+    test('redeems a code once before it expires', () => {
       const [code, expiredCode] = [login.createCode(), login.createCode()];
       nowMs = 59_999;
       expect(login.redeem(code)).toMatch(/^[0-9A-Za-z]{43}$/);
@@ -260,7 +260,7 @@ describe('the login', () => {
     expect(agent.requests).toEqual([]);
   });
 
-  test('puts no token into a page with a key', async () => {
+  test('never includes the agent’s token in a page', async () => {
     const key = await testConsole.logIn();
     for (const path of ['/', '/main.js']) {
       const answer = await fetch(`${testConsole.url}${path}`, { headers: bearer(key) });
@@ -309,7 +309,7 @@ describe('the request guard', () => {
     expect((await redeem(code.href)).status).toBe(200);
   });
 
-  // Node itself answers.
+  // Node.js itself answers with 400.
   test('refuses a request without a host', async () => {
     expect((await send('GET', '/', [])).status).toBe(400);
   });
@@ -318,7 +318,7 @@ describe('the request guard', () => {
     ['no origin', 403, []],
     ['the site of an address bar', 403, [['Sec-Fetch-Site', 'none']]],
     ['the same site', 200, [['Sec-Fetch-Site', 'same-origin']]],
-  ])('answers a call with %s by %i', async (_origin, status, headers) => {
+  ])('answers a call from %s with %i', async (_origin, status, headers) => {
     const key = await testConsole.logIn();
     const authorization: [string, string] = ['Authorization', `Bearer ${key}`];
     const answer = await send('POST', '/call/sessions.list', [ownHost(), authorization, ...headers]);
@@ -344,7 +344,7 @@ describe('the request guard', () => {
     ['//[', 404],
     ['//evil.test/main.js', 404],
     ['*', 400],
-  ])('answers the request target %s by %i', async (target, status) => {
+  ])('answers the request target %s with %i', async (target, status) => {
     const answer = await rawRequest(testConsole.url, 'GET', target, [ownHost(), ['Connection', 'close']]);
     expect(answer.status).toBe(status);
   });
@@ -431,7 +431,7 @@ describe('a forwarded call', () => {
     expect(agent.requests[0]?.url).toBe('/api/sdk/sessions/..%2F..%2Fstatus%3Fx%3D1');
   });
 
-  test('is refused by GET', async () => {
+  test('is refused with GET', async () => {
     const key = await testConsole.logIn();
     const response = await fetch(`${testConsole.url}/call/sessions.list`, { headers: bearer(key) });
     expect([response.status, response.headers.get('allow')]).toEqual([405, 'POST']);
@@ -454,7 +454,7 @@ describe('a forwarded call', () => {
     expect([answer.status, await answer.json()]).toEqual([400, { error }]);
   });
 
-  // With 401 the page would take its own key for invalid.
+  // With a 401, the page would believe that its own key is invalid.
   test('is 502 when the agent refuses the token', async () => {
     const key = await testConsole.logIn();
     agent.setAnswer(() => ({ status: 401, body: { error: { ...agentError, code: 'invalid_token' } } }));
@@ -583,7 +583,7 @@ describe('console.overview', () => {
     error: { type: 't', code, message: 'No.', param: null, request_id: 'r' },
   });
 
-  /** Lets the agent answer as one of the classic variant does. */
+  /** Lets the agent answer like an agent of the classic variant. */
   function answerAsClassic(): void {
     const status = { name: 'clerk', status: 'running', timestamp: '2026-11-20T09:00:00.000Z' };
     agent.setAnswer(({ url }) => {
@@ -620,7 +620,7 @@ describe('console.overview', () => {
     expect(await readAgentState(key)).toMatchObject({ state: 'connected' });
   });
 
-  test('reports a missing token file, until it is there', async () => {
+  test('reports a missing token file, until it exists', async () => {
     const key = await testConsole.logIn();
     answerAsClassic();
     await rm(tokenFile);
@@ -653,7 +653,7 @@ describe('console.runs', () => {
     error: { type: 't', code: 'run_not_found', message: 'No.', param: 'runId', request_id: 'r' },
   };
 
-  test('returns the reasons of runs, also from an ancestor of a fork', async () => {
+  test('returns the reasons of runs, even if an ancestor of the fork executed them', async () => {
     const key = await testConsole.logIn();
     agent.setAnswer(({ url }) => {
       if (url === '/api/sdk/sessions/fork') return { status: 200, body: { parentSessionId: 'parent' } };

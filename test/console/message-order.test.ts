@@ -33,7 +33,7 @@ describe('orderMessages', () => {
     ]);
   });
 
-  test('follows the order of the answers where a prompt was urgent', () => {
+  test('follows the order of the answers if a prompt was urgent', () => {
     expect(order([prompt('1'), prompt('2'), prompt('3'), answer('1'), answer('3'), answer('2')])).toEqual([
       'Q-1',
       'A-1',
@@ -50,7 +50,7 @@ describe('orderMessages', () => {
     );
   });
 
-  test('keeps a removed prompt behind the one before it', () => {
+  test('keeps a removed prompt after the preceding prompt', () => {
     expect(order([prompt('1'), prompt('2'), prompt('3'), answer('1'), answer('3')])).toEqual([
       'Q-1',
       'A-1',

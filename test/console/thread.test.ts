@@ -58,7 +58,7 @@ describe('a run that waits for its model', () => {
     expect(waitRemarks(thread)).toHaveLength(1);
   });
 
-  test('has its line on a page that opens meanwhile', () => {
+  test('has its line on a page that opens during the wait', () => {
     const thread = open();
     thread.apply(waitingEvent(9));
     expect(waitRemarks(thread)).toMatchObject([{ afterMessageId: 'Go.' }]);
@@ -78,7 +78,7 @@ describe('a run that waits for its model', () => {
     expect(waitRemarks(thread)).toEqual([]);
   });
 
-  test('loses its line at its end', () => {
+  test('loses its line when it ends', () => {
     const thread = open();
     thread.apply(waitingEvent(11));
     thread.apply(event(12, { type: 'run.settled', runId: 'run_1', outcome: 'completed' }));
