@@ -63,7 +63,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     await page.keyboard.press('Enter');
   }
 
-  /** Presses Enter on the element, as a user of a keyboard does. */
+  /** Presses Enter on the element, as a keyboard user does. */
   async function activate(element: Locator): Promise<void> {
     await element.focus();
     await page.keyboard.press('Enter');
@@ -105,7 +105,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
     expect(await text('notes.md')).toBe('# Notes\nValue 5 is a text now.\n');
   });
 
-  test('stay where another program has changed a file since', async () => {
+  test('stay if another program has changed a file since', async () => {
     await writeFile(join(world.agent.workspace, 'notes.md'), 'mine');
     await page.setViewportSize({ width: 1280, height: 800 });
     await button('Undo').click();

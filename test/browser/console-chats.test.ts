@@ -20,7 +20,7 @@ describe.skipIf(!hasChromium)('the console', { timeout: 120_000 }, () => {
   const list = () => page.getByRole('navigation', { name: 'Chats' });
   const startChat = (name: string) => world.agent.client.chat.sendMessage({ chatId: name, text: name });
 
-  test('links from the list of chats to all sessions where it leaves out older chats', async () => {
+  test('links to all sessions if the list of chats leaves out older chats', async () => {
     await startChat('chat-0');
     await list().getByText('chat-0', { exact: true }).waitFor();
     const allSessions = list().getByRole('link', { name: 'all sessions' });

@@ -1,4 +1,4 @@
-// The order of a conversation in a real Chromium, and how runs that did not complete end.
+// The order of a conversation in a real Chromium, and how it shows runs that did not complete.
 import type { Locator, Page } from 'playwright-core';
 import type { Session } from '@townhall/agent';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -35,7 +35,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', { timeout: 120_00
 
   type Answer = (request: StreamRequest) => ScriptedAnswer;
 
-  /** Lets the test write the next answer; the model gives those after it. */
+  /** Lets the test write the next answer; `laterAnswer` writes the answers after it. */
   function holdNextAnswer(laterAnswer: Answer = answerTo): ControlledAnswer {
     const slowAnswer = holdAnswer();
     const requestCount = world.gateway.requests.length;
@@ -53,7 +53,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', { timeout: 120_00
     await openPage();
     await send(firstText);
     await slowAnswer.request;
-    // A new chat gets the page of its session; a key that is pressed meanwhile reaches neither page.
+    // A new chat moves to the page of its session. A key that is pressed meanwhile would be lost.
     await page.locator('.conversation .pill', { hasText: 'working' }).waitFor();
     return slowAnswer;
   }
@@ -119,7 +119,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', { timeout: 120_00
     ).toBe(1);
   });
 
-  test('puts an urgent question before those in the queue', async () => {
+  test('puts an urgent question before queued questions', async () => {
     const session = await world.agent.client.sessions.create({ title: 'Urgent' });
     const slowAnswer = holdNextAnswer();
     await openPage(`#/sessions/${session.id}`);
@@ -142,7 +142,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', { timeout: 120_00
     expect(await page.getByText('The run was stopped.').count()).toBe(1);
   });
 
-  /** A chat whose only run was refused within its stream; returns the place of the reason. */
+  /** Opens a chat whose only run is refused within its stream; returns the element with the reason. */
   async function failChat(text: string): Promise<Locator> {
     const slowAnswer = await startChat(text);
     const error = {
@@ -159,7 +159,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', { timeout: 120_00
     return reason;
   }
 
-  test('shows after a reload too why a run failed', async () => {
+  test('shows why a run failed even after a reload', async () => {
     const reason = await failChat('Count the errors.');
     await expect.poll(() => reason.innerText()).toContain('This prompt is not allowed.');
     await reload();
@@ -178,7 +178,7 @@ describe.skipIf(!hasChromium)('a conversation of the console', { timeout: 120_00
     ]);
   });
 
-  test('shows the reason of a failure in a fork too', async () => {
+  test('shows in a fork why a run of its parent failed', async () => {
     world.gateway.answer(() => failure);
     const session = await world.agent.client.sessions.create({ title: 'Fails' });
     await world.agent.client.sessions.prompt(

@@ -163,7 +163,7 @@ describe.skipIf(!hasChromium)('a hostile answer in the console', { timeout: 120_
     '[a](https://a.test) ',
     '| a | b |\n| --- | ---: |\n| 1 | 2 |\n\n',
     '| a |\n',
-  ])('draws many pieces of %j in linear work', async (piece) => {
+  ])('draws many pieces of %j with linear work', async (piece) => {
     const content = fillText(piece).slice(0, 64 * 1024);
     const { addedCount, isSame } = await page.evaluate(
       ({ module: { createMarkdown, renderMarkdown }, text }) => {

@@ -1,5 +1,5 @@
-// The console while the agent's process is stopped: the agent still accepts connections and answers
-// none.
+// The console while the agent's process is stopped: the agent still accepts connections but does not
+// answer.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -84,7 +84,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await waitForIdle();
   };
 
-  test('shows that the agent does not answer, and when it is back', async () => {
+  test('shows when the agent stops answering and when it is back', async () => {
     agent.kill('SIGSTOP');
     await waitForSilence();
     agent.kill('SIGCONT');
@@ -92,7 +92,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     expect(await page.locator('.agent .pill.bad').count()).toBe(0);
   });
 
-  /** The message of a chat whose agent stops answering at that moment; it stays in the composer. */
+  /** Sends a message in a chat whose agent has just stopped answering; the composer keeps the message. */
   const sendInVain = async (text: string): Promise<void> => {
     await exchange('Are you there?');
     agent.kill('SIGSTOP');
@@ -112,7 +112,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await expect.poll(() => message().inputValue()).toBe('');
   });
 
-  test('keeps an unsent message over another page and a reload', async () => {
+  test('keeps an unsent message across a change of page and a reload', async () => {
     await sendInVain('Remember this.');
     await page.getByRole('link', { name: 'Services' }).click();
     await page.goBack();
@@ -122,7 +122,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     await expect.poll(() => message().inputValue()).toBe('Remember this.');
   });
 
-  test('accepts a session prompt once although it is sent twice', async () => {
+  test('accepts a session prompt once even if it is sent twice', async () => {
     await page.getByRole('link', { name: 'Sessions' }).click();
     await page.getByRole('button', { name: 'New session' }).click();
     await exchange('First.');

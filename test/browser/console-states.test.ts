@@ -85,7 +85,7 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
   const button = (name: string) => page.getByRole('button', { name, exact: true });
   const sessionId = () => page.url().split('/').at(-1) ?? '';
 
-  test('says why a worktree is impossible', async () => {
+  test('shows why a worktree is impossible', async () => {
     await page.goto(`${world.consoleServer.url}/#/sessions`);
     await page.getByText('No sessions').waitFor();
     await takePictures('empty');
@@ -96,7 +96,7 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
     expect((await world.agent.client.sessions.list()).items).toEqual([]);
   });
 
-  test('begins in a folder of its own', async () => {
+  test('starts in a folder of its own', async () => {
     await page.getByRole('textbox', { name: 'Title' }).fill('The port');
     await page.getByLabel('Files:').selectOption('own folder');
     await button('New session').click();
@@ -154,7 +154,7 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
     expect(await readFile(sourceFile, 'utf8')).toContain('8080');
   });
 
-  test('says why its run waits, also after a reload', async () => {
+  test('shows why its run waits, even after a reload', async () => {
     world.gateway.answer(() => ({
       status: 429,
       error: { type: 'rate_limit_error', code: 'rate_limited', message: 'Too many calls.' },

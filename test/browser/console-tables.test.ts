@@ -22,7 +22,7 @@ describe.skipIf(!hasChromium)('a table in an answer', { timeout: 120_000 }, () =
     expect(world?.pageErrors).toEqual([]);
   });
 
-  /** The markup after each of the texts, each of which continues the one before. */
+  /** Renders the texts in turn, each of which continues the text before. Returns the markup after each. */
   const renderEach = async (...texts: string[]): Promise<string[]> =>
     page.evaluate(
       ({ module: { createMarkdown }, texts }) => {

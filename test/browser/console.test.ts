@@ -293,7 +293,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(await page.locator('.field', { has: minutes }).locator('.fault').textContent()).toContain(
         'integer',
       );
-      await picture('7-form-fault');
+      await picture('7-form-error');
       await minutes.fill('20');
       await page.getByRole('group', { name: 'spices' }).getByRole('button', { name: 'Add item' }).click();
       await page.getByRole('group', { name: 'spices' }).getByRole('textbox').fill('pepper');
@@ -305,7 +305,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       await picture('8-form-result');
     });
 
-    test('says why a plugin is not available', async () => {
+    test('shows why a plugin is not available', async () => {
       await page.getByRole('link', { name: /MCP servers/ }).click();
       await expect.poll(() => page.locator('main').innerText()).toContain('No MCP server is configured.');
     });
@@ -353,7 +353,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
     });
 
-    test('leads to a page by keyboard', async () => {
+    test('opens a page by keyboard', async () => {
       await page.getByRole('link', { name: 'Skip to the content' }).focus();
       await page.keyboard.press('Tab');
       await page.keyboard.press('Tab');
@@ -371,7 +371,7 @@ describe.skipIf(!hasChromium).each(['current', 'classic'] as const)(
       const { port } = new URL(agent.url);
       await agent.close();
       await page.getByText('The agent does not answer.', { exact: false }).waitFor();
-      await picture('12-away');
+      await picture('12-unreachable');
       agent = await start(Number(port));
       gateway.answer(() => says('I am back.'));
       await page.getByText('connected', { exact: true }).waitFor();

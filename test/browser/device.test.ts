@@ -146,7 +146,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     expect(response.headers.get('x-frame-options')).toBe('DENY');
   });
 
-  test('says what to do without a script', async () => {
+  test('explains what to do without JavaScript', async () => {
     const context = await browser.newContext({ javaScriptEnabled: false });
     const page = await context.newPage();
     await page.goto(`${world.url}/device`);

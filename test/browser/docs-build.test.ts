@@ -40,7 +40,7 @@ describe('the build of the portal', { timeout: 400_000 }, () => {
     expect(code).toBe(1);
   });
 
-  test('fails for a sample that its example does not have', async () => {
+  test('fails for a sample that differs from its example', async () => {
     const { code, stderr } = await buildWith('examples/first-five-minutes.sh', (text) =>
       text.replace('/health', '/wealth'),
     );

@@ -120,7 +120,7 @@ describe.skipIf(!hasChromium)('the form of an operation', () => {
     await page.close();
   });
 
-  test('says how an agent that does not answer allows the page', async () => {
+  test('explains how to allow the page when an agent does not answer', async () => {
     const { page } = await openForm('agent/sessions.execute');
     await page.getByLabel('Agent', { exact: true }).fill(`http://127.0.0.1:${await freePort()}`);
     await page.getByRole('button', { name: 'Send' }).click();

@@ -78,7 +78,7 @@ describe('a page of the portal', () => {
     }
   });
 
-  test('lies beside the document that it shows', () => {
+  test('is next to the document that it shows', () => {
     for (const name of names) {
       expect(readFileSync(path.join(folder, `${name}.json`), 'utf8')).toBe(
         readFileSync(path.join(root, 'src/contract', name, 'bundle.json'), 'utf8'),
@@ -86,7 +86,7 @@ describe('a page of the portal', () => {
     }
   });
 
-  test('is listed in llms.txt as Markdown where it is a guide', () => {
+  test('is listed in llms.txt as Markdown if it is a guide', () => {
     const list = readFileSync(path.join(folder, 'llms.txt'), 'utf8');
     const guides = pages().filter((name) => name.startsWith('guides/') && !name.endsWith('error-codes.html'));
     expect(guides.length).toBeGreaterThan(20);
@@ -97,7 +97,7 @@ describe('a page of the portal', () => {
     }
   });
 
-  test('for a missing address links and loads by absolute paths alone', () => {
+  test('uses only absolute paths if it is the page for missing addresses', () => {
     const html = readFileSync(path.join(folder, '404.html'), 'utf8');
     const targets = Array.from(
       html.matchAll(/\s(?:href|src|data-root)="([^"#][^"]*)"/g),
@@ -164,7 +164,7 @@ describe.skipIf(!hasChromium)('the portal in Chromium', { timeout: 120_000 }, ()
     });
 
     test.each(names)(
-      'shows every operation and service of %s without a foreign request',
+      'shows every operation and service of %s without a request to another host',
       async (name) => {
         const operations = operationsOf(
           JSON.parse(readFileSync(path.join(folder, `${name}.json`), 'utf8')) as Document,
@@ -187,7 +187,7 @@ describe.skipIf(!hasChromium)('the portal in Chromium', { timeout: 120_000 }, ()
                 missingServices.delete(serviceOf(id));
             await scrollOneStep(page);
           }
-          // At the end: an operation may have been removed before it was read.
+          // At the end, start again: Redoc may have removed an operation before it was read.
           if ((await readScrollPosition(page)) === positionBefore) await page.evaluate(() => scrollTo(0, 0));
           return [...missingServices];
         };
@@ -279,7 +279,7 @@ describe.skipIf(!hasChromium)('the portal in Chromium', { timeout: 120_000 }, ()
       expect(await page.locator('h1').innerText()).toBe('Operations');
     });
 
-    test('works on a page from a disk', async () => {
+    test('works on a page that is opened from a disk', async () => {
       const diskPage = await browser.newPage();
       await diskPage.goto(`file://${folder}/guides/error-codes.html`);
       await diskPage.locator('#search').fill('idempotency');

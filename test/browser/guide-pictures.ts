@@ -61,7 +61,7 @@ try {
   await rm(folder, { recursive: true, force: true });
 }
 
-/** Creates a Bureau whose login page the pictures show; returns its address of return. */
+/** Creates a Bureau whose login page the pictures show; returns its redirect URI. */
 async function createShop({ gatewayUrl }: Edition): Promise<string> {
   const guest = createGatewayClient({ baseUrl: gatewayUrl });
   const { session_token: token } = await guest.admin.login({ admin_id: 'admin', password });
@@ -136,7 +136,7 @@ async function openPage(colorScheme: 'light' | 'dark'): Promise<Page> {
   return context.newPage();
 }
 
-/** The run has a free port; a reader has the default one. */
+/** Shows the default port, which readers have, instead of the free port of this run. */
 async function showDefaultPort(page: Page, gatewayUrl: string): Promise<void> {
   await page.evaluate((address) => {
     for (const element of document.querySelectorAll('code, pre, dd, p, a'))

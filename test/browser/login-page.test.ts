@@ -85,7 +85,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
     return localPage;
   }
 
-  /** The app, and from there its login page. */
+  /** Opens the app and, with its button, the login page. */
   async function openFromApp(button = 'Sign in'): Promise<LocalPage> {
     const appPage = await open(app.address);
     await appPage.page.getByRole('button', { name: button }).click();
@@ -160,7 +160,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       await page.close();
     });
 
-    test('says that it has sent another code', async () => {
+    test('shows that it has sent another code', async () => {
       const { page } = await open(loginUrl({ login_hint: 'lee@shop.example' }));
       await page.getByRole('button', { name: 'E-mail me a code instead' }).click();
       await page.keyboard.press('Enter');
@@ -197,7 +197,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       await page.close();
     });
 
-    test('ends the session of a token that was revoked', async () => {
+    test('ends the session of a revoked token', async () => {
       const { page } = await openFromApp();
       await page.getByRole('button', { name: 'Continue with Single sign-on' }).click();
       await waitForGreeting(page, 'Grace Hopper');
@@ -329,7 +329,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       return { tabs, close: () => context.close() };
     }
 
-    test('shows a sign-in and a sign-out in one tab in the others', async () => {
+    test('shows a sign-in and a sign-out of one tab in the other', async () => {
       const { tabs, close } = await openTabs();
       const [tab, otherTab] = tabs as [Page, Page];
       await tab.getByRole('button', { name: 'Sign in' }).click();
@@ -360,13 +360,13 @@ describe.skipIf(!hasChromium)('the login page', () => {
         { redirect_uri: 'https://evil.example/' },
         'not registered',
       ],
-      ['another method than S256', { code_challenge_method: 'plain' }, 'Open this page from the app'],
+      ['a method other than S256', { code_challenge_method: 'plain' }, 'Open this page from the app'],
       [
-        'a challenge that is no SHA-256',
+        'a challenge that is not a SHA-256 digest',
         { code_challenge: 'short' },
         'Not valid in the address: code_challenge',
       ],
-      ['a state that no code can carry', { state: 'two words' }, 'Not valid in the address: state'],
+      ['a state with a space', { state: 'two words' }, 'Not valid in the address: state'],
       ['an unknown Bureau', { client_id: 'nobody' }, 'no such Bureau'],
       ['the address of another Bureau', { client_id: 'other' }, 'not registered'],
     ])('refuses %s', async (_name, members, text) => {
@@ -384,7 +384,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       await page.close();
     });
 
-    test('leaves a code with a foreign state alone', async () => {
+    test('ignores a code with the state of another login', async () => {
       const { page } = await open(`${app.address}?code=lga_${'0'.repeat(43)}&state=of-an-attacker`);
       await page.getByRole('button', { name: 'Sign in' }).waitFor();
       expect(page.url()).toContain('state=of-an-attacker');
@@ -441,7 +441,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       expect(headers.get('x-frame-options')).toBe('DENY');
     });
 
-    test('says what it needs without a script', async () => {
+    test('explains that it needs JavaScript', async () => {
       const context = await browser.newContext({ javaScriptEnabled: false });
       const page = await context.newPage();
       await page.goto(loginUrl());

@@ -1,5 +1,5 @@
-// Login from a web page of another origin, in a real Chromium that reaches only this machine: CORS
-// is enforced by the browser alone. Skipped with a warning where Chromium is absent.
+// Login from a web page of another origin, in a real Chromium that reaches only this machine: only a
+// browser enforces CORS. Skipped with a warning where Chromium is absent.
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { startMailbox, type Mailbox } from '../gateway/accounts/mailbox.ts';
@@ -49,7 +49,7 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
     return page;
   }
   /** The answer as the page reads it; null when the browser withholds it. */
-  const ask = (page: Page, path: string, json?: object, token?: string): Promise<PageAnswer | null> =>
+  const callGateway = (page: Page, path: string, json?: object, token?: string): Promise<PageAnswer | null> =>
     page.evaluate(
       async ({ url, body, bearer }) => {
         const headers = {
@@ -74,25 +74,25 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
   test('logs a user in from an origin of its own', async () => {
     const page = await open(shop.origin);
     await expect
-      .poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop'))
+      .poll(() => callGateway(page, '/v1/accounts/providers?bureau_id=shop'))
       .toMatchObject({ status: 200 });
-    const login = await ask(page, '/v1/accounts/login/start', {
+    const login = await callGateway(page, '/v1/accounts/login/start', {
       provider: 'email_code',
       bureau_id: 'shop',
     });
     const loginId = String(login?.body['login_id']);
     expect(
-      await ask(page, '/v1/accounts/login/continue', {
+      await callGateway(page, '/v1/accounts/login/continue', {
         login_id: loginId,
         input: { email: 'ada@shop.example' },
       }),
     ).toMatchObject({ status: 200 });
     expect(
-      await ask(page, '/v1/accounts/login/continue', { login_id: loginId, input: { code: 'wrong' } }),
+      await callGateway(page, '/v1/accounts/login/continue', { login_id: loginId, input: { code: 'wrong' } }),
     ).toMatchObject({ status: 401, body: { error: { code: 'invalid_credentials' } } });
     const { code } = await mailbox.letterTo('ada@shop.example');
-    await ask(page, '/v1/accounts/login/continue', { login_id: loginId, input: { code } });
-    expect(await ask(page, `/v1/accounts/login/result?login_id=${loginId}`)).toMatchObject({
+    await callGateway(page, '/v1/accounts/login/continue', { login_id: loginId, input: { code } });
+    expect(await callGateway(page, `/v1/accounts/login/result?login_id=${loginId}`)).toMatchObject({
       status: 200,
       body: { status: 'done' },
     });
@@ -101,15 +101,15 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
 
   test('reads no answers of operations outside the login', async () => {
     const page = await open(shop.origin);
-    expect(await ask(page, '/v1/accounts/keys/list', undefined, world.userToken)).toBeNull();
+    expect(await callGateway(page, '/v1/accounts/keys/list', undefined, world.userToken)).toBeNull();
     await page.close();
   });
 
   test('reads no answer from another origin', async () => {
     const page = await open(otherSite.origin);
-    expect(await ask(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
+    expect(await callGateway(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
     expect(
-      await ask(page, '/v1/accounts/login/start', { provider: 'email_code', bureau_id: 'shop' }),
+      await callGateway(page, '/v1/accounts/login/start', { provider: 'email_code', bureau_id: 'shop' }),
     ).toBeNull();
     await page.close();
   });
@@ -117,10 +117,10 @@ describe.skipIf(!hasChromium)('a page of a Bureau', () => {
   test('reads no answer once its Bureau is paused', async () => {
     const page = await open(shop.origin);
     await world.admin.bureaus.pauseBureau({ bureau_id: 'shop' });
-    await expect.poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
+    await expect.poll(() => callGateway(page, '/v1/accounts/providers?bureau_id=shop')).toBeNull();
     await world.admin.bureaus.activateBureau({ bureau_id: 'shop' });
     await expect
-      .poll(() => ask(page, '/v1/accounts/providers?bureau_id=shop'))
+      .poll(() => callGateway(page, '/v1/accounts/providers?bureau_id=shop'))
       .toMatchObject({ status: 200 });
     await page.close();
   });

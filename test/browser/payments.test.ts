@@ -11,8 +11,8 @@ import { startPageServer, type PageServer } from './page-server.ts';
 
 vi.setConfig({ testTimeout: 180_000 });
 
-// The origin of the Bureau `local` of a gateway on any free port, so it may be `return_to`. It is only
-// compared, never opened.
+// On any port, a gateway accepts this origin as `return_to` of its Bureau `local`. The test compares the
+// address and never opens it.
 const productUrl = 'http://127.0.0.1:43127/account?tab=credits';
 
 describe.skipIf(!hasChromium)('a user who buys credits', () => {

@@ -81,7 +81,7 @@ describe.skipIf(!hasChromium)('the React example', () => {
     await page.close();
   });
 
-  test('shows the sign-in for a registration without e-mail accounts', async () => {
+  test('shows the sign-in instead of a registration if there are no e-mail accounts', async () => {
     const { page } = await openLocalPage(browser);
     await page.goto(app.address);
     await page.getByRole('button', { name: 'Create an account' }).click();

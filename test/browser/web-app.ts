@@ -32,7 +32,7 @@ export async function startWebApp(): Promise<WebApp> {
         bundle: true,
         format: 'esm',
         platform: 'browser',
-        // The examples and @townhall/react have one each, and a page needs the same.
+        // The examples and @townhall/react each have a copy of React, but a page needs a single one.
         alias: {
           react: path.join(root, 'node_modules/react'),
           'react-dom': path.join(root, 'examples/node_modules/react-dom'),
