@@ -107,7 +107,7 @@ describe('the plugin shell', () => {
     const outcome = await call({ command, timeoutSeconds: 1 });
     expect(outcome).toMatchObject({
       ok: true,
-      output: { exitCode: null, signal: 'SIGKILL', ended: 'It was stopped after 1 seconds.' },
+      output: { exitCode: null, signal: 'SIGKILL', ended: 'It was stopped after 1 second.' },
     });
     expect(performance.now() - startedMs).toBeLessThan(callTimeoutMs);
     expect([await isRunning(await pidIn('parent')), await isRunning(await pidIn('child'))]).toEqual([

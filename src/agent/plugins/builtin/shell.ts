@@ -217,7 +217,7 @@ function describeEnd(endReason: ProcessEnd['endReason'], timeoutSeconds: number)
     case 'exit':
       return undefined;
     case 'deadline':
-      return `It was stopped after ${timeoutSeconds} seconds.`;
+      return `It was stopped after ${timeoutSeconds} ${timeoutSeconds === 1 ? 'second' : 'seconds'}.`;
     case 'aborted':
       return 'It was stopped because its run ended.';
     case 'flood':
