@@ -56,7 +56,7 @@ export interface AgentOptions {
   timeouts?: ServerOptions['timeouts'];
   /** The links of `/` in the local edition; called at each request. */
   localEdition?: () => LocalAgentLinks;
-  /** The version of the installation, as traces name it. */
+  /** The version of the installation, for traces. */
   version?: string;
   /** Checks every response against the contract; for tests. */
   validateResponses?: boolean;

@@ -223,7 +223,7 @@ export interface AgentData {
 }
 
 /**
- * Reads the settings of the data alone, so that a command works without the others. Throws a SettingError.
+ * Reads only the settings of an agent's data, so that a command needs no others. Throws a SettingError.
  */
 export function readAgentData(
   flags: Readonly<Record<string, string | undefined>>,
@@ -234,7 +234,7 @@ export function readAgentData(
   return { ...settings, dataDir: resolve(settings.dataDir) };
 }
 
-/** Reads the settings of the bucket for attachments alone. Throws a SettingError. */
+/** Reads only the settings of the bucket for attachments. Throws a SettingError. */
 export function readAgentBucket(env: Readonly<Record<string, string | undefined>>): S3Options | undefined {
   return s3Settings('AGENT_', readSettings(s3Rows('AGENT_', ''), {}, env));
 }

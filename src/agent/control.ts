@@ -61,7 +61,7 @@ export async function openControl({
       },
     };
   } catch (error) {
-    // For example, a replica with the same folder already serves it; that one changes the same data.
+    // For example, another replica with the same folder serves the socket; its commands change the same data.
     log.warn({ err: error, path }, 'the control socket cannot be opened');
     return undefined;
   }

@@ -1,4 +1,4 @@
-// The content of `/` of the agent: where everything is and how to get a token.
+// The content of the agent's page `/`: links, and how to get a token.
 import type { FrontPage } from '../kernel/http/pages/front-page.ts';
 
 /** Facts that only the local edition has: its console, its portal and the file with the first token. */

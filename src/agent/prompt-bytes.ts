@@ -8,8 +8,8 @@ export const maxPromptBytes = 10 * 1024 * 1024;
 /** Whether the prompt is longer than this share of the gateway's limit. */
 export async function exceedsGatewayLimit(prompt: unknown, share = 1): Promise<boolean> {
   const maxBytes = maxPromptBytes * share;
-  // The upper bound is nearly always enough. The exact count takes a nanosecond per byte, so it gets
-  // a turn of the event loop of its own, between which other requests can run.
+  // The upper bound is nearly always enough. The exact count takes a nanosecond per byte; the pauses
+  // before and after it let other requests run.
   if (promptBytes(prompt, maxBytes, maxEscapedBytes) <= maxBytes) return false;
   await nextTurn();
   const bytes = promptBytes(prompt, maxBytes, escapedBytes);

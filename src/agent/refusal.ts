@@ -5,7 +5,7 @@ export function refusal(reason: string, cause?: unknown): Problem {
   return new Problem('impossible', 'action_refused', reason, { cause });
 }
 
-/** The `refuse` of actions and service operations. Plugin code passes the reason, so it may be no string. */
+/** The `refuse` of actions and service operations. Plugin code passes the reason, which may be any value. */
 export function refuse(reason: string): never {
   throw refusal(String(reason).toWellFormed().slice(0, 2_000));
 }

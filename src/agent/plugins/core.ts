@@ -1,5 +1,4 @@
-// What both variants of the plugin routes share: summaries, availability, and the call of an action by
-// the names of its plugin and itself.
+// What both variants of the plugin routes share: summaries, availability, and the call of an action.
 import type {
   ManagedPluginState,
   PluginAvailability,

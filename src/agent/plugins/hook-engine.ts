@@ -1,6 +1,6 @@
 // Calls the hooks of all plugins, each with a deadline and a copy of the value. A hook that throws,
-// hangs or returns an invalid value is skipped; a guard that fails refuses, since it must not be
-// bypassed by breaking it.
+// hangs or returns an invalid value is skipped. A guard that fails refuses, so that breaking a guard
+// does not bypass it.
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -126,7 +126,7 @@ function hookOf(owner: HookOwner, kind: HookKind, name: HookName): Hook[] {
   return run === undefined ? [] : [{ owner, kind, name, run }];
 }
 
-/** Rejects and logs when the hook throws, is late or outlives its work. */
+/** Rejects and logs when the hook throws, misses its deadline or outlives its work. */
 async function callHook(
   { owner, kind, name, run }: Hook,
   value: unknown,
@@ -154,7 +154,7 @@ async function callHook(
       },
     );
   } catch (error) {
-    // A guard refuses by throwing a Problem, which is no failure.
+    // A guard may refuse by throwing a Problem, which is not a failure.
     if (!(kind === 'guards' && error instanceof Problem)) hookLog.warn({ err: error }, 'a hook failed');
     throw error;
   } finally {

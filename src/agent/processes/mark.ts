@@ -25,8 +25,8 @@ const maxMarks = 1_953_125;
 let markCount = 0;
 
 /**
- * Throws an error with `code` ENOENT or EACCES, as `spawn` does, when there is no
- * such program or it may not be run.
+ * Throws an error with the `code` ENOENT or EACCES, as `spawn` does, when the program does not exist or
+ * is not executable.
  */
 export function markCommand(
   command: readonly string[],

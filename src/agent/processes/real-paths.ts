@@ -8,7 +8,7 @@ import { refusal } from '../refusal.ts';
 export interface ResolvedPaths {
   /** Real paths that exist, except paths in a folder that programs may write. */
   paths: string[];
-  /** Configured paths that lead there through a link. */
+  /** Configured paths that lead to these real paths through a link. */
   links: { path: string; target: string }[];
 }
 

@@ -7,7 +7,7 @@ import { isWithin } from '../../kernel/folder.ts';
 
 /** The file system and network of a sandboxed program; all paths are absolute and without links. */
 export interface SandboxView {
-  /** Writable. */
+  /** A writable folder. */
   workspace: string;
   /** Folders and files that may be read besides those of the system. */
   read: readonly string[];

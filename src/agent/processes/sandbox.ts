@@ -190,7 +190,7 @@ function findBubblewrap(path = '/usr/bin:/bin'): string | undefined {
 
 const executeFile = promisify(execFile);
 
-// Some containers forbid `--disable-userns`. The sandbox then works without this one of its defences.
+// Some containers forbid `--disable-userns`. The sandbox then works without it: it is one defence of several.
 async function attemptSandbox(
   bubblewrap: string,
   { workspace, hidden, shared }: OpenOptions,

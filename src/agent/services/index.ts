@@ -1,4 +1,4 @@
-// Services: the supervisor of each, and the routes. ../service-definition.ts has their shape.
+// Services: their supervisors and routes. The type of a service is in ../service-definition.ts.
 export { chatRoutes, chatService } from './chat-service.ts';
 export { createDirectory, type ServiceDirectory } from './directory.ts';
 export { processService } from './process-service.ts';

@@ -121,7 +121,7 @@ function createContext(
   };
 }
 
-/** Rejects at the deadline of the call, after the end of its processes. */
+/** Rejects at the deadline of the call, after its processes have ended. */
 async function rejectWhenLate(
   { timeoutMs, clock }: OperationOptions,
   processes: ReadonlySet<Promise<ProcessResult>>,

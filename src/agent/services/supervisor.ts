@@ -72,7 +72,7 @@ interface Supervision {
   readonly log: Log;
   phase: Phase;
   since: string;
-  /** `restarted` is set only while the service runs and becomes `running` once that run is being ended. */
+  /** `restarted` is set only while the service runs; it becomes `running` when the end of that run begins. */
   target: 'running' | 'restarted' | 'stopped';
   /** Consecutive failures: failed starts, and runs that ended by themselves. */
   failures: number;

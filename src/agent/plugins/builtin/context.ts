@@ -1,5 +1,5 @@
 // The plugin `context`: reads outputs of earlier tool calls that were pruned from
-// the conversation. The log of the session has all of them.
+// the conversation. The log of the session still has them.
 import { definePlugin, type Plugin } from '../definition/plugin.ts';
 
 /** The output with this seq in the session's log; undefined when there is none. */

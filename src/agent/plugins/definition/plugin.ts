@@ -41,7 +41,7 @@ export interface ToolPermission {
   isIncluded?: boolean;
   /** A command line for sh. */
   command?: string;
-  /** Relative to the workspace. */
+  /** A path relative to the workspace. */
   path?: string;
   /** Whether the call reads what is below the path as well. */
   includesBelow?: boolean;
@@ -66,13 +66,13 @@ export interface Action<Input = never> {
   /** Whether `POST /api/plugins/action` may run it; false by default. */
   api?: boolean;
   /**
-   * Whether a person has to approve a call of the model; a function decides by input
-   * and settings. One that throws requires approval.
+   * Whether a person must approve the model's call. A function decides by input and settings; if it
+   * throws, the call requires approval.
    */
   needsApproval?:
     | boolean
     | ((input: Input, settings: Readonly<Record<string, unknown>>, context: PermissionContext) => boolean);
-  /** Whether it only reads, so that sessions of mode `plan` may call it; false by default. */
+  /** Whether the action only reads, so that sessions of mode `plan` may call it; false by default. */
   readOnly?: boolean;
   /** The command or path that permission rules match; without it a rule can only name the action. */
   permissions?(

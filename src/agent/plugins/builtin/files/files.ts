@@ -122,7 +122,7 @@ function readingActions(workspaceOf: WorkspaceOf): FilesActions<'list' | 'glob' 
 }
 
 function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit' | 'patch'> {
-  // The tools of one step run concurrently, and an edit reads before it writes.
+  // One change at a time: the tools of a step run concurrently, and an edit reads before it writes.
   const serialize = createSerializer();
   return {
     write: {

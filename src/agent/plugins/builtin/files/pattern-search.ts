@@ -25,7 +25,7 @@ export interface PatternSearch {
 const maxMs = 2_000;
 const maxHeapMb = 64;
 
-/** Throws a Problem for a pattern that is no regular expression. */
+/** Throws a Problem for a pattern that is not a regular expression. */
 export function openPatternSearch(pattern: PatternSource): PatternSearch {
   try {
     RegExp(pattern.source);

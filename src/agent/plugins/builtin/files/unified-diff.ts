@@ -15,7 +15,7 @@ export interface Hunk {
   line: number | null;
   before: string[];
   after: string[];
-  /** Whether the new file ends with a line end; null where the diff says nothing about it. */
+  /** Whether the new file ends with a newline; null if the diff does not say. */
   endsWithNewline: boolean | null;
 }
 
@@ -43,7 +43,7 @@ export function parseUnifiedDiff(text: string): FileDiff[] {
         `The diff has the line ${JSON.stringify(line)}; only changes of lines can be applied.`,
       );
     if (!isFileHeader(lines, index)) {
-      // Lines such as `diff --git` and `index` say nothing that the header does not.
+      // Lines such as `diff --git` and `index` only repeat what the file header says.
       if (line.startsWith('@@') && files.length === 0)
         throw new DiffError(
           'The diff begins with a hunk; name its file in the lines `--- a/…` and `+++ b/…`.',

@@ -73,7 +73,7 @@ export function mcp(options: McpOptions): Plugin {
   });
 }
 
-/** `firstOffer` resolves with the first listing of its tools, or when the server has ended without one. */
+/** `firstOffer` resolves after the first listing of the tools, or when the server ends without a listing. */
 function startServer(
   server: ConnectedServer,
   offerTools: () => void,

@@ -7,7 +7,7 @@ import { namedFiles } from './protected-files.ts';
 
 const maxConfigBytes = 256 * 1024;
 const maxFiles = 20;
-// The values of these keys name no program, although a file of the same name may exist.
+// The values of these keys do not name programs, even if a file of that name exists.
 const plainKeys: ReadonlySet<string> = new Set([
   'url',
   'pushurl',
@@ -68,7 +68,7 @@ async function configFiles(gitPath: string): Promise<string[]> {
   return [...folders].flatMap((folder) => [join(folder, 'config'), join(folder, 'config.worktree')]);
 }
 
-/** Empty for anything but a small plain file. */
+/** The content of a small plain file; empty for anything else. */
 async function readSmall(path: string): Promise<string> {
   const stats = await lstat(path).catch(() => undefined);
   if (stats?.isFile() !== true || stats.size > maxConfigBytes) return '';

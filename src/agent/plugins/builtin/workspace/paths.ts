@@ -13,7 +13,7 @@ export interface PathGuard {
    * it.
    */
   locate(path: string): Promise<string>;
-  /** Throws unless the real path is within the workspace and not a secret one. */
+  /** Throws unless the real path is within the workspace and not secret. */
   requireReachable(path: string, realPath: string): Promise<void>;
 }
 

@@ -17,9 +17,9 @@ import { makeUsable, type ProtectedEntry, type WorkspaceScan } from './scan.ts';
 
 export interface ProgramRequest {
   command: readonly string[];
-  /** The workspace of the program; that of the agent when absent. */
+  /** The workspace of the program; the agent's workspace by default. */
   workspace?: Workspace | undefined;
-  /** Absolute; the workspace itself when absent. */
+  /** The working directory, an absolute path; the workspace by default. */
   folder?: string | undefined;
   /** Environment variables from the program's own configuration. */
   ownEnv?: Readonly<Record<string, string>> | undefined;

@@ -156,7 +156,7 @@ async function readUsableFolder({ root, makesUsable }: Scan, folder: string): Pr
 }
 
 /**
- * Null for a folder whose mode keeps its entries from being read; throws a Problem for the workspace itself.
+ * Null for a folder whose mode prevents reading its entries; throws a Problem for the workspace itself.
  */
 async function readFolder(root: string, folder: string): Promise<Dirent[] | null> {
   try {

@@ -58,7 +58,7 @@ export interface Workspace {
   resolve(path: string): Promise<string>;
   /** The entries of a folder by name, at most `limit`, and whether there were more. */
   list(path: string, limit: number): Promise<{ entries: WorkspaceEntry[]; truncated: boolean }>;
-  /** The files and folders of a folder, in the order of the system. */
+  /** The files and folders of a folder, in the order of the file system. */
   content(path: string): Promise<FolderContent>;
   /** The bytes of a plain file; throws for one larger than `maxBytes`. */
   read(path: string, maxBytes: number): Promise<Buffer>;
