@@ -37,6 +37,25 @@ export function createMessageList(
     return view;
   }
 
+  /** Draws the changed messages and returns the elements of all, each followed by its remarks. */
+  function drawMessages(thread: Thread, messages: readonly Message[]): Element[] {
+    const changedIds = thread.takeChanged();
+    const pendingCalls = new Set(thread.approvals().map(({ toolCallId }) => toolCallId));
+    const positions = new Map(thread.queue().map(({ runId, queuePosition }) => [runId, queuePosition]));
+    return messages.flatMap((message) => {
+      const view = viewOf(message, changedIds);
+      const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;
+      if (changedIds.has(message.id))
+        view.draw(message, {
+          pendingCalls,
+          queuePosition: queuePosition ?? null,
+          outcome: thread.outcome(message),
+          fileChanges: thread.fileChanges(message),
+        });
+      return [view.element, ...remarksAfter(thread, message)];
+    });
+  }
+
   return {
     draw(thread) {
       if (shownThread !== thread) {
@@ -45,28 +64,12 @@ export function createMessageList(
         log.replaceChildren();
       }
       const messages = thread.messages();
-      const changedIds = thread.takeChanged();
       const visibleMessages = messages.slice(-maxMessages);
-      const pendingCalls = new Set(thread.approvals().map(({ toolCallId }) => toolCallId));
-      const positions = new Map(thread.queue().map(({ runId, queuePosition }) => [runId, queuePosition]));
-      const children: Element[] = [];
       const earlierCount = messages.length - visibleMessages.length;
       showEarlier.textContent = `Show ${Math.min(moreCount, earlierCount)} of ${earlierCount} earlier messages`;
-      if (earlierCount > 0) children.push(showEarlier);
+      const children = drawMessages(thread, visibleMessages);
       if (messages.length === 0) children.push(h('p', { class: 'remark' }, 'No messages yet.'));
-      for (const message of visibleMessages) {
-        const view = viewOf(message, changedIds);
-        const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;
-        if (changedIds.has(message.id))
-          view.draw(message, {
-            pendingCalls,
-            queuePosition: queuePosition ?? null,
-            outcome: thread.outcome(message),
-            fileChanges: thread.fileChanges(message),
-          });
-        children.push(view.element);
-        children.push(...remarksAfter(thread, message));
-      }
+      if (earlierCount > 0) children.unshift(showEarlier);
       arrange(log, children);
     },
   };

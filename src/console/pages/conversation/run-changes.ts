@@ -38,11 +38,7 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
     fillWhenChanged(list, changes.files, () =>
       changes.files.length === 0 ? nothingView() : changes.files.map(fileView),
     );
-    action.textContent = isUndone ? 'Redo' : 'Undo';
-    action.title = isUndone
-      ? 'Makes the changes of this answer again'
-      : 'Restores the files as they were before this answer';
-    action.hidden = status !== 'applied' && !isUndone;
+    drawAction(action, status);
   }
 
   async function read(): Promise<void> {
@@ -74,6 +70,16 @@ export function createChangesView(sessionId: string, { runId, count }: FileChang
       else status = undefined;
     },
   };
+}
+
+/** Offers undo for changes that are applied, redo for undone changes, and nothing otherwise. */
+function drawAction(action: HTMLButtonElement, status: RunChanges['status']): void {
+  const isUndone = status === 'undone';
+  action.textContent = isUndone ? 'Redo' : 'Undo';
+  action.title = isUndone
+    ? 'Makes the changes of this answer again'
+    : 'Restores the files as they were before this answer';
+  action.hidden = status !== 'applied' && !isUndone;
 }
 
 const doneNotes = {
