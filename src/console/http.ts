@@ -47,7 +47,7 @@ export async function readMembers(
     if (typeof members === 'object' && members !== null && !Array.isArray(members))
       return members as Record<string, unknown>;
   } catch {
-    // The Problem below covers invalid JSON, too.
+    // The Problem below also covers invalid JSON.
   }
   throw new Problem('bad_request', 'invalid_json', 'The body of a call must be a JSON object.');
 }

@@ -37,7 +37,7 @@ const contractOperations = [
 ] as const;
 
 const overviewDeadlineMs = 6_000;
-// The overview lists the approvals of this many sessions; a person answers them one by one.
+// The overview lists the approvals of this many sessions: enough, as a person answers them one by one.
 const maxSessions = 50;
 
 export function agentOperations(link: AgentLink): ReadonlyMap<string, Operation> {

@@ -20,7 +20,7 @@ import type { FileChanges } from './thread.ts';
 export interface MessageState {
   /** Ids of the tool calls with pending approvals. */
   pendingCalls: ReadonlySet<string>;
-  /** The number of prompts before a queued one; null for any other message. */
+  /** The number of prompts before this one; null for a message that is not queued. */
   queuePosition: number | null;
   outcome: Outcome | undefined;
   /** The files that the run of the answer has changed. */

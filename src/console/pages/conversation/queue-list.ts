@@ -3,7 +3,7 @@ import { callConsole, runOrShowError } from '../shared/console-client.ts';
 import { button, fillWhenChanged, h, showControls } from '../shared/elements.ts';
 import type { QueuedPrompt } from './thread-state.ts';
 
-/** Draws the queue when it has changed; nothing for an empty one. */
+/** Draws the queue when it has changed; an empty queue shows nothing. */
 export function drawQueue(parent: HTMLElement, sessionId: string, queue: readonly QueuedPrompt[]): void {
   fillWhenChanged(parent, queue, () =>
     queue.length === 0

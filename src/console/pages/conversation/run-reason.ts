@@ -2,8 +2,8 @@
 import type { RunError } from '@townhall/agent';
 
 /**
- * The message with the code, by which the guide to errors and the log are searched; null without an
- * error.
+ * The message with the code, which a person can look up in the guide to errors and in the log; null
+ * without an error.
  */
 export function runReason(error: RunError | null | undefined): string | null {
   if (error === null || error === undefined) return null;

@@ -84,7 +84,7 @@ export function showCurrent(list: Element): void {
 }
 
 /**
- * Replaces invisible characters that change the display, such as directional ones, by their codes.
+ * Replaces invisible characters that change the display, such as direction marks, with their codes.
  */
 export function showControls(text: string): string {
   return text.replace(
@@ -146,7 +146,7 @@ export function json(value: unknown): HTMLElement {
   );
 }
 
-/** Such as `3 minutes ago`; the exact time is its title. */
+/** A text such as `3 min ago`, with the exact time as its title. */
 export function elapsedTime(time: string): HTMLElement {
   const element = h('time', { datetime: time, title: new Date(time).toLocaleString() });
   element.textContent = agoText(time);

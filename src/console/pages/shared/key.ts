@@ -17,7 +17,7 @@ export async function fetchKey(): Promise<boolean> {
       body: JSON.stringify({ code }),
       signal: AbortSignal.timeout(10_000),
     });
-    // A spent code comes from the history of a browser that has a key already.
+    // Ignore a spent code: it comes from the history of a browser that already has a key.
     if (response.ok) writeStorage(((await response.json()) as { key: string }).key);
   } catch {
     // The console does not answer; the first overview shows that.

@@ -7,7 +7,8 @@ export interface SchemaForm {
   /** The input without empty members. Throws a FieldError for a JSON field with invalid JSON. */
   read(): Record<string, unknown>;
   /**
-   * Replaces the errors, by path such as `times` or `edits[0].text`. Returns those without a field.
+   * Replaces the shown errors, by path such as `times` or `edits[0].text`. Returns the errors whose path
+   * has no field.
    */
   showErrors(errors: readonly { path: string; message: string }[]): { path: string; message: string }[];
 }
@@ -363,7 +364,7 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
   };
 }
 
-// Splits off the first name or index: `edits[0].text` into `edits` and `0].text`, that into `0` and `text`.
+// Splits off the first name or index: `edits[0].text` into `edits` and `[0].text`, that into `0` and `text`.
 function splitPath(path: string): { name: string; rest: string } {
   const [, name = '', rest = ''] = /^\[?([^.[\]]*)\]?\.?(.*)$/s.exec(path) ?? [];
   return { name, rest };
