@@ -84,7 +84,7 @@ const toolHandlers: Handlers = {
       approval: { id: event.approvalId ?? event.toolCallId, approved: false, reason: event.reason },
     }),
   'approval.requested': (state, event) => {
-    // Without an expiry, the policy has decided already and nobody is asked.
+    // Without an expiry, the policy has already decided, so no approval is pending.
     if (event.expiresAt !== null) state.approvals.set(event.approvalId, event);
     markRun(state, event.runId);
   },
