@@ -53,10 +53,11 @@ describe('coverPaths', () => {
     expect(coverPaths(paths, { root, max: 10 })).toBeUndefined();
   });
 
-  test('takes less than five seconds for 100,000 paths', () => {
+  // CPU time, so that other work on the machine does not count.
+  test('takes less than five seconds of CPU for 100,000 paths', () => {
     const paths = Array.from({ length: 100_000 }, (_, index) => `${root}/${index % 900}/a/b/${index}/c`);
-    const startedMs = performance.now();
+    const usageBefore = process.cpuUsage();
     expect(coverPaths(paths, { root, max: 1_000 })?.paths).toHaveLength(900);
-    expect(performance.now() - startedMs).toBeLessThan(5_000);
+    expect(process.cpuUsage(usageBefore).user / 1_000_000).toBeLessThan(5);
   });
 });
