@@ -108,7 +108,7 @@ describe('a page of the portal', () => {
   });
 
   test('is refused when it loads from another host', () => {
-    const foreignPages = [
+    const leakingPages = [
       '<script src="https://a.test/x.js">',
       '<img alt="" src=http://a.test/x.png>',
       '<link rel="stylesheet" href="//a.test/x.css">',
@@ -116,7 +116,7 @@ describe('a page of the portal', () => {
       'url(https://a.test/f.woff2)',
       'src:e?`https://a.test/l.svg`:``',
     ];
-    for (const html of foreignPages) expect(findForeignAssets(html), html).toHaveLength(1);
+    for (const html of leakingPages) expect(findForeignAssets(html), html).toHaveLength(1);
     expect(findForeignAssets('<a href="https://a.test/">a link is followed by a person alone</a>')).toEqual(
       [],
     );
@@ -478,10 +478,10 @@ describe.skipIf(!hasChromium)('the portal in Chromium', { timeout: 120_000 }, ()
 
   // The check after each test relies on it.
   test('names the requests of a page to other hosts', async () => {
-    const foreign = await openLocalPage(browser);
-    await foreign.page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
-    await foreign.page.close();
-    expect(foreign.outside).toEqual(['http://elsewhere.test/logo.svg']);
+    const leakingPage = await openLocalPage(browser);
+    await leakingPage.page.setContent('<img src="http://elsewhere.test/logo.svg">', { waitUntil: 'load' });
+    await leakingPage.page.close();
+    expect(leakingPage.outside).toEqual(['http://elsewhere.test/logo.svg']);
   });
 });
 

@@ -86,10 +86,10 @@ async function startScriptedAgent() {
 }
 
 /** Hosts, origins and sites other than those of the console, by a name for the failure message. */
-function foreignHeaders({ host, port }: URL): Record<string, [string, string][]> {
+function otherHeaders({ host, port }: URL): Record<string, [string, string][]> {
   return {
-    'a foreign host': [['Host', `evil.test:${port}`]],
-    'a name below ours': [['Host', `localhost.evil.test:${port}`]],
+    'another host': [['Host', `evil.test:${port}`]],
+    'a name that begins with localhost': [['Host', `localhost.evil.test:${port}`]],
     'a resolving name': [['Host', `127.0.0.1.nip.io:${port}`]],
     'another port': [['Host', '127.0.0.1:1']],
     'two hosts': [
@@ -100,7 +100,7 @@ function foreignHeaders({ host, port }: URL): Record<string, [string, string][]>
       ['Host', host],
       ['Origin', 'null'],
     ],
-    'a foreign origin': [
+    'another origin': [
       ['Host', host],
       ['Origin', 'https://evil.test'],
     ],
@@ -283,10 +283,10 @@ describe('the request guard', () => {
       '{}',
     );
 
-  test('refuses foreign hosts, origins and sites even with a key', async () => {
+  test('refuses other hosts, origins and sites even with a key', async () => {
     const key = await testConsole.logIn();
     const code = new URL(testConsole.console.loginUrl());
-    for (const [name, headers] of Object.entries(foreignHeaders(new URL(testConsole.url)))) {
+    for (const [name, headers] of Object.entries(otherHeaders(new URL(testConsole.url)))) {
       for (const [method, path] of [
         ['GET', '/'],
         ['GET', '/main.js'],
