@@ -5,7 +5,7 @@ import type { JsonSchema } from '../../../../kernel/contract/schema.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import type { McpApproval, McpServer } from '../../definition/mcp-server.ts';
 import type { Action } from '../../definition/plugin.ts';
-import { isUsableSchema, simpleCheck } from './foreign-schema.ts';
+import { isUsableSchema, simpleCheck } from './third-party-schema.ts';
 import type { McpTool } from './connection.ts';
 import type { ConnectedServer } from './server.ts';
 
