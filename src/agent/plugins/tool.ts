@@ -66,7 +66,7 @@ export function toolsOf(
     const name = `${plugin}_${action}`;
     if (name.length > maxToolNameLength)
       throw new Error(`The tool "${name}" has a name of more than ${maxToolNameLength} characters.`);
-    tools.set(action, {
+    const tool: Tool = {
       name,
       plugin,
       action,
@@ -76,15 +76,13 @@ export function toolsOf(
         definition.check ?? compile(`input schema of "${name}"`, definition.input, { isObject: true }),
         log,
       ),
-      ...(definition.output === undefined
-        ? {}
-        : {
-            checkOutput: compile(`output schema of "${name}"`, definition.output, { isObject: false }),
-          }),
       needsApproval: (input, call) => needsApproval(definition, input, { ...call, settings }),
       permissions: (input, call) => permissionsOf(definition, input, { ...context, ...call }),
       availability,
-    });
+    };
+    if (definition.output !== undefined)
+      tool.checkOutput = compile(`output schema of "${name}"`, definition.output, { isObject: false });
+    tools.set(action, tool);
   }
   return tools;
 }

@@ -109,14 +109,12 @@ async function permissionsOf(
   { command, folder = '.', input, network, protected: changesProtected }: ShellInput,
   workspace: Workspace,
 ): Promise<ToolPermission[]> {
-  return [
-    { command },
-    ...(await folderRight(workspace, folder)),
-    // Programs such as sh and python run what they read from standard input.
-    ...(input === undefined || input === '' ? [] : [{ right: 'input', command, isIncluded: true }]),
-    ...(network === true ? [{ right: 'network', command }] : []),
-    ...(changesProtected === true ? [{ right: 'protected', command }] : []),
-  ];
+  const permissions: ToolPermission[] = [{ command }, ...(await folderRight(workspace, folder))];
+  // Programs such as sh and python run what they read from standard input.
+  if (input !== undefined && input !== '') permissions.push({ right: 'input', command, isIncluded: true });
+  if (network === true) permissions.push({ right: 'network', command });
+  if (changesProtected === true) permissions.push({ right: 'protected', command });
+  return permissions;
 }
 
 // A command such as `npm test` runs other code in another folder, so a folder below the workspace
@@ -167,10 +165,7 @@ async function runCommand(
       }),
   );
   const endText = describeEnd(result.endReason, timeoutSeconds);
-  const notices = [
-    ...(renamed.length === 0 ? [] : [describeRenamed(renamed)]),
-    ...describeCovered(coveredFolders),
-  ];
+  const notices = describeSideEffects(renamed, coveredFolders);
   return {
     exitCode: result.exitCode,
     ...(result.signal === null ? {} : { signal: result.signal }),
@@ -181,29 +176,28 @@ async function runCommand(
   };
 }
 
-function describeRenamed(renamed: readonly RenamedFile[]): string {
-  const list = joinItems(renamed.map(({ from, to }) => `${from} is now ${to}`));
-  return (
-    'The command created files that other programs run or obey, which needs "protected": true. ' +
-    `They were renamed: ${list}.`
-  );
-}
-
-function describeCovered({ hidden, readOnly }: CoveredFolders): string[] {
-  return [
-    ...(readOnly.length === 0
-      ? []
-      : [
-          'The workspace has too many files that other programs run or obey to protect each of ' +
-            `them, so the command could not write to these folders at all: ${joinItems(readOnly)}.`,
-        ]),
-    ...(hidden.length === 0
-      ? []
-      : [
-          'The workspace has too many secrets to hide each of them, so these folders appeared empty: ' +
-            `${joinItems(hidden)}.`,
-        ]),
-  ];
+/** What the sandbox did that the model would not expect, one sentence for each. */
+function describeSideEffects(
+  renamed: readonly RenamedFile[],
+  { hidden, readOnly }: CoveredFolders,
+): string[] {
+  const notices: string[] = [];
+  if (renamed.length > 0)
+    notices.push(
+      'The command created files that other programs run or obey, which needs "protected": true. ' +
+        `They were renamed: ${joinItems(renamed.map(({ from, to }) => `${from} is now ${to}`))}.`,
+    );
+  if (readOnly.length > 0)
+    notices.push(
+      'The workspace has too many files that other programs run or obey to protect each of them, so the ' +
+        `command could not write to these folders at all: ${joinItems(readOnly)}.`,
+    );
+  if (hidden.length > 0)
+    notices.push(
+      'The workspace has too many secrets to hide each of them, so these folders appeared empty: ' +
+        `${joinItems(hidden)}.`,
+    );
+  return notices;
 }
 
 function joinItems(paths: readonly string[]): string {

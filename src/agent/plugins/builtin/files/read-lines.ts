@@ -52,16 +52,16 @@ function createCollector({ offset, limit, maxBytes }: LineRange) {
   let wholeBytes = 0;
   let isAtEnd = false;
 
-  function addLinePart(part: Buffer, isWhole: boolean): void {
+  function addLinePart(part: Buffer, { endsLine }: { endsLine: boolean }): void {
     if (lineNumber >= offset) {
       pieces.push(Buffer.from(part.subarray(0, Math.max(0, maxBytes + 1 - bytes))));
       bytes += part.length;
-      if (isWhole && bytes <= maxBytes) {
+      if (endsLine && bytes <= maxBytes) {
         lineCount += 1;
         wholeBytes = bytes;
       }
     }
-    if (isWhole) lineNumber += 1;
+    if (endsLine) lineNumber += 1;
   }
 
   const isFull = () => lineCount === limit || bytes > maxBytes;
@@ -71,13 +71,15 @@ function createCollector({ offset, limit, maxBytes }: LineRange) {
       let start = 0;
       while (start < chunk.length && !isFull()) {
         const end = chunk.indexOf(newline, start);
-        addLinePart(chunk.subarray(start, end < 0 ? chunk.length : end + 1), end >= 0);
-        start = end < 0 ? chunk.length : end + 1;
+        const endsLine = end >= 0;
+        const nextStart = endsLine ? end + 1 : chunk.length;
+        addLinePart(chunk.subarray(start, nextStart), { endsLine });
+        start = nextStart;
       }
     },
     end() {
       isAtEnd = true;
-      if (bytes > wholeBytes && bytes <= maxBytes) addLinePart(Buffer.alloc(0), true);
+      if (bytes > wholeBytes && bytes <= maxBytes) addLinePart(Buffer.alloc(0), { endsLine: true });
     },
     result(): LinesResult | 'binary' | 'too_long' {
       if (lineCount === 0 && bytes > maxBytes) return 'too_long';
