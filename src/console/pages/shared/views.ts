@@ -13,8 +13,8 @@ export interface Overview {
 }
 
 /**
- * `unreachable`: does not accept connections; `silent`: accepts them but does not answer; `refused`: does
- * not accept the token.
+ * `unreachable`: refuses connections or answers with an error; `silent`: accepts connections but does not
+ * answer; `refused`: does not accept the token.
  */
 export type AgentView =
   | { state: 'connected'; url: string; name: string; status: string; variant: Variant }
