@@ -108,14 +108,14 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
     await writeFile(sourceFile, originalText);
   });
 
-  test('plans only until changes are allowed', async () => {
+  test('stays in plan mode until changes are allowed', async () => {
     const mode = async () => (await world.agent.client.sessions.get({ sessionId: sessionId() })).mode;
     await button('Plan only').click();
-    await page.locator('.head').getByText('plans only').waitFor();
+    await page.locator('.head').getByText('plan mode').waitFor();
     expect(await mode()).toBe('plan');
     await takePictures('plan');
     await button('Allow changes').click();
-    await page.locator('.head').getByText('plans only').waitFor({ state: 'detached' });
+    await page.locator('.head').getByText('plan mode').waitFor({ state: 'detached' });
     expect(await mode()).toBe('work');
   });
 

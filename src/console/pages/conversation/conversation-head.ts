@@ -24,7 +24,7 @@ export function drawHead(
       'p',
       { class: 'facts' },
       statusPill(status),
-      isPlanning && pill('plans only', 'busy'),
+      isPlanning && pill('plan mode', 'busy'),
       isArchived && pill('archived'),
       kind !== 'chat' && pill(kind),
       workspaceLabels[workspace] && pill(workspaceLabels[workspace]),
