@@ -97,6 +97,22 @@ describe('the plugin memory', () => {
     });
   });
 
+  test('replaces a note even when the memory is full', async () => {
+    const memory = actionOf(await start(), 'memory');
+    const { noteId } = (await memory('add', { key: 'deploy', text: 'Old.' })) as { noteId: string };
+    // With the note above, one note more than the limit.
+    await world.database.sql`
+      insert into agent.plugins_notes (note_id, agent_id, text)
+      select note_id || number, agent_id, 'x' from agent.plugins_notes, generate_series(1, 10000) number
+      where note_id = ${noteId}`;
+    await expect(memory('add', { text: 'One more.' })).rejects.toMatchObject({
+      code: 'action_refused',
+      message: expect.stringContaining('The memory is full'),
+    });
+    await memory('remove', { note: `${noteId}1` });
+    expect(await memory('add', { key: 'deploy', text: 'New.' })).toMatchObject({ noteId, text: 'New.' });
+  });
+
   test('refuses text that PostgreSQL cannot store', async () => {
     const memory = actionOf(await start(), 'memory');
     await expect(memory('add', { text: 'a\u0000b' })).rejects.toMatchObject({ status: 400 });

@@ -67,14 +67,11 @@ export function memory({ store }: { store: NoteStore }): Plugin {
         description: 'Stores a note. With a key, it replaces the note with that key.',
         ...everyCaller,
         input: addSchema,
-        async run({ text, key = null }, { refuse }) {
-          if ((await store.count()) >= maxNotes)
+        async run({ text, key: rawKey }, { refuse }) {
+          const key = rawKey?.toWellFormed() ?? null;
+          if ((await store.countOthers(key)) >= maxNotes)
             refuse(`The memory is full: it has ${maxNotes} notes. Remove one first.`);
-          return store.put({
-            noteId: id('note'),
-            key: key?.toWellFormed() ?? null,
-            text: text.toWellFormed(),
-          });
+          return store.put({ noteId: id('note'), key, text: text.toWellFormed() });
         },
       },
       search: {

@@ -20,7 +20,8 @@ export interface Schedule {
 export interface NoteStore {
   /** Inserts the note, or replaces the note with the same key. */
   put(note: { noteId: string; key: string | null; text: string }): Promise<Note>;
-  count(): Promise<number>;
+  /** The number of notes besides the note with this key. */
+  countOthers(key: string | null): Promise<number>;
   search(query: string, limit: number): Promise<Note[]>;
   list(limit: number): Promise<Note[]>;
   /** Removes the note with the id or key. Returns whether it existed. */
@@ -74,9 +75,10 @@ export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): Note
         returning note_id, key, text, updated_at`;
       return rows.map(noteOf)[0] as Note;
     },
-    async count() {
+    async countOthers(key) {
       const [row] = await sql<{ count: number }[]>`
-        select count(*)::int as count from agent.plugins_notes where agent_id = ${agentId}`;
+        select count(*)::int as count from agent.plugins_notes
+        where agent_id = ${agentId} and (key is null or key is distinct from ${key})`;
       return row?.count ?? 0;
     },
     async search(query, limit) {
