@@ -202,7 +202,6 @@ describe('a path out of the workspace', () => {
     ]);
     expect(await readdir(join(outsideFolder, 'workspace-of-another'))).toEqual(['secret.txt']);
   });
-
 });
 
 describe('a link within the workspace', () => {

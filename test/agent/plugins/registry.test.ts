@@ -33,7 +33,9 @@ describe('createRegistry', () => {
   );
 
   test('refuses an input schema that does not describe an object', () => {
-    expect(() => createRegistry([plugin('a', 'act', { type: 'string' })])).toThrow(/must have "type": "object"/);
+    expect(() => createRegistry([plugin('a', 'act', { type: 'string' })])).toThrow(
+      /must have "type": "object"/,
+    );
   });
 
   test('refuses an input schema that is not a JSON Schema', () => {
