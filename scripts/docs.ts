@@ -13,7 +13,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { buildPortal, type PortalFiles } from './docs/build-portal.ts';
-import { findForeignAssets } from './docs/seal.ts';
+import { findExternalAssets } from './docs/seal.ts';
 import { updateGuides } from './docs/text-pages.ts';
 import { digestFiles, writeIfChanged } from './generate/files.ts';
 import { surfaces } from './generate/surfaces.ts';
@@ -80,9 +80,9 @@ function inputDigest(folder: string): string {
 /** Writes changed files and removes pages that no longer exist. */
 function publish(output: string, files: PortalFiles): void {
   for (const [name, text] of files) {
-    const foreignAssets = typeof text === 'string' && name.endsWith('.html') ? findForeignAssets(text) : [];
-    if (foreignAssets.length > 0)
-      throw new Error(`${name} would ask another host for ${foreignAssets.join(', ')}`);
+    const externalAssets = typeof text === 'string' && name.endsWith('.html') ? findExternalAssets(text) : [];
+    if (externalAssets.length > 0)
+      throw new Error(`${name} would ask another host for ${externalAssets.join(', ')}`);
   }
   for (const [name, text] of files) {
     mkdirSync(path.dirname(path.join(output, name)), { recursive: true });

@@ -85,7 +85,7 @@ export function sealPage(html: string, { header, style }: { header: string; styl
  * Addresses on other hosts that a page would load by itself: scripts, styles, images, fonts,
  * frames.
  */
-export function findForeignAssets(html: string): string[] {
+export function findExternalAssets(html: string): string[] {
   const patterns = [
     /<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*?\s(?:src|data)=["']?(https?:\/\/[^"'\s>]+|\/\/[^"'\s>]+)/gi,
     /<link\b[^>]*?\shref=["']?(https?:\/\/[^"'\s>]+|\/\/[^"'\s>]+)/gi,

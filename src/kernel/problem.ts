@@ -46,10 +46,10 @@ export interface ProblemExtra {
   /** Headers of the answer, such as `retry-after`. Names in lower case. */
   headers?: Record<string, string>;
   /**
-   * Replaces `code` in the answer where another system's own refusal is passed on, such as
-   * `context_length_exceeded`.
+   * Replaces `code` in the error body when the refusal of another system is passed on, such as a model
+   * provider's `context_length_exceeded`.
    */
-  foreignCode?: string;
+  externalCode?: string;
 }
 
 export class Problem extends Error {
@@ -61,7 +61,7 @@ export class Problem extends Error {
   readonly param: string | null;
   readonly details: ProblemDetail[] | undefined;
   readonly headers: Record<string, string>;
-  readonly foreignCode: string | undefined;
+  readonly externalCode: string | undefined;
 
   constructor(kind: ProblemKind, code: ProblemCode, message: string, extra: ProblemExtra = {}) {
     super(message, extra.cause === undefined ? undefined : { cause: extra.cause });
@@ -72,7 +72,7 @@ export class Problem extends Error {
     this.param = extra.param ?? null;
     this.details = extra.details;
     this.headers = extra.headers ?? {};
-    this.foreignCode = extra.foreignCode;
+    this.externalCode = extra.externalCode;
   }
 }
 
@@ -103,7 +103,7 @@ export function tooManyAttempts(retryAfterSeconds: number): Problem {
 export interface ProblemBody {
   error: {
     type: string;
-    /** A ProblemCode, or the code of another system (`foreignCode`). */
+    /** A ProblemCode, or the code of another system (`externalCode`). */
     code: string;
     message: string;
     param: string | null;
@@ -121,11 +121,11 @@ export function forSurface<Body extends object>(body: Body, surface: Surface): B
 }
 
 export function renderProblem(problem: Problem, requestId: string): ProblemBody {
-  const { type, code, foreignCode, message, param, details } = problem;
+  const { type, code, externalCode, message, param, details } = problem;
   return {
     error: {
       type,
-      code: foreignCode ?? code,
+      code: externalCode ?? code,
       message,
       param,
       request_id: requestId,

@@ -9,7 +9,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { findForeignAssets, sealPage } from '../../scripts/docs/seal.ts';
+import { findExternalAssets, sealPage } from '../../scripts/docs/seal.ts';
 import { type Document, operationsOf } from '../../scripts/generate/document.ts';
 import { hasChromium, launchChromium, openLocalPage, type LocalPage } from '../support/chromium.ts';
 import { listen } from '../support/local-server.ts';
@@ -66,7 +66,7 @@ describe('a page of the portal', () => {
   test('references no asset of another host', () => {
     expect(pages().length).toBeGreaterThan(200);
     for (const page of pages())
-      expect(findForeignAssets(readFileSync(path.join(folder, page), 'utf8')), page).toEqual([]);
+      expect(findExternalAssets(readFileSync(path.join(folder, page), 'utf8')), page).toEqual([]);
   });
 
   test('carries a content security policy that allows nothing else', () => {
@@ -116,8 +116,8 @@ describe('a page of the portal', () => {
       'url(https://a.test/f.woff2)',
       'src:e?`https://a.test/l.svg`:``',
     ];
-    for (const html of leakingPages) expect(findForeignAssets(html), html).toHaveLength(1);
-    expect(findForeignAssets('<a href="https://a.test/">a link is followed by a person alone</a>')).toEqual(
+    for (const html of leakingPages) expect(findExternalAssets(html), html).toHaveLength(1);
+    expect(findExternalAssets('<a href="https://a.test/">a link is followed by a person alone</a>')).toEqual(
       [],
     );
   });

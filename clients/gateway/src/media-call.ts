@@ -55,9 +55,9 @@ export function readOptions({ providerOptions = {} }: SdkCallInput): {
   options: Record<string, unknown>;
   warnings: SharedV3Warning[];
 } {
-  const { townhall, ...foreignOptions } = providerOptions;
-  const warnings = Object.keys(foreignOptions)
-    .filter((name) => Object.keys((foreignOptions[name] ?? {}) as object).length > 0)
+  const { townhall, ...otherOptions } = providerOptions;
+  const warnings = Object.keys(otherOptions)
+    .filter((name) => Object.keys((otherOptions[name] ?? {}) as object).length > 0)
     .map((name): SharedV3Warning => ({
       type: 'unsupported',
       feature: `providerOptions.${name}`,

@@ -185,7 +185,7 @@ async function handle({
   const address = new URL(location.href);
   const [code, state] = [address.searchParams.get('code'), address.searchParams.get('state')];
   const pendingLogin = code === null ? null : readJson<PendingLogin>(pendingLogins, key);
-  // A foreign code, such as one of an attacker's own login, has another state: it is left alone.
+  // Ignore a code with another state: it may come from an attacker's own login.
   if (code === null || pendingLogin === null || state !== pendingLogin.state) {
     session.refresh();
     // The call detects a token that was revoked meanwhile, which ends the session (createSessionFetch).

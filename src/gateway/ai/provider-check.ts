@@ -139,7 +139,7 @@ function describeFailure(
         }
       : { code: 'internal_error', message: 'The check itself failed.' };
   }
-  const code = error.foreignCode ?? error.code;
+  const code = error.externalCode ?? error.code;
   const httpStatus = (error.cause as { status?: unknown } | undefined)?.status;
   const status = typeof httpStatus === 'number' ? ` (status ${httpStatus})` : '';
   // Without a status, the credentials could not be used at all.

@@ -180,9 +180,9 @@ async function main() {
     if (app.screen === 'register' && hasAccounts) return showRegistration();
     showSignIn();
   } catch (error) {
-    const isForeign = error.param === 'redirect_uri';
-    showEnd('You cannot sign in here', isForeign ? 'This app is not registered for sign-in.' : error.message,
-      isForeign ? 'Its address is not among the redirect_uris of the Bureau: ' + app.redirectUri : error.detail);
+    const isUnregisteredUri = error.param === 'redirect_uri';
+    showEnd('You cannot sign in here', isUnregisteredUri ? 'This app is not registered for sign-in.' : error.message,
+      isUnregisteredUri ? 'Its address is not among the redirect_uris of the Bureau: ' + app.redirectUri : error.detail);
   }
 }
 

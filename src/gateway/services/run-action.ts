@@ -137,7 +137,7 @@ function explainError(error: unknown, { request }: ActionRun, log: Log): Problem
   if (error instanceof Problem) return error;
   const refusal = readActionError(error);
   if (refusal !== null)
-    return new Problem(refusal.kind, 'service_refused', refusal.message, { foreignCode: refusal.code });
+    return new Problem(refusal.kind, 'service_refused', refusal.message, { externalCode: refusal.code });
   // An error after the client disconnected is usually a consequence of that.
   if (request.signal.aborted) log.debug({ err: error }, 'an action ended with its caller');
   return new Problem(

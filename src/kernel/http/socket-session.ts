@@ -266,6 +266,6 @@ function invalidMessage(): Problem {
 function tooOld(ageMs: number): Problem {
   const message = `The socket has been open for ${Math.round(ageMs / 60_000)} minutes; open a new one.`;
   return new Problem('rate_limited', 'rate_limited', message, {
-    foreignCode: 'websocket_connection_limit_reached',
+    externalCode: 'websocket_connection_limit_reached',
   });
 }

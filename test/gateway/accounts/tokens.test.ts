@@ -431,20 +431,20 @@ describe('accounts.logout', () => {
 describe('the identity of a call', () => {
   const issuePair = async () => ({
     ownUser: (await issue({ bureau_id: 'shop', external_id: customer() })).body,
-    foreignUser: (await issue({ bureau_id: 'other', external_id: customer() })).body,
+    otherUser: (await issue({ bureau_id: 'other', external_id: customer() })).body,
   });
 
   test('comes from no other header', async () => {
-    const { ownUser, foreignUser } = await issuePair();
+    const { ownUser, otherUser } = await issuePair();
     const headers = {
-      'x-user-id': foreignUser.user_id,
+      'x-user-id': otherUser.user_id,
       'x-bureau-id': 'other',
-      'x-user-token': foreignUser.user_token,
-      'x-forwarded-user': foreignUser.user_id,
+      'x-user-token': otherUser.user_token,
+      'x-forwarded-user': otherUser.user_id,
       'x-forwarded-for': '10.0.0.1',
       'x-forwarded-host': 'evil.example',
-      cookie: `user_token=${foreignUser.user_token}`,
-      'proxy-authorization': `Bearer ${foreignUser.user_token}`,
+      cookie: `user_token=${otherUser.user_token}`,
+      'proxy-authorization': `Bearer ${otherUser.user_token}`,
     };
     const { body } = await world.call('GET', '/v1/accounts/me', { token: ownUser.user_token, headers });
     expect([body.user.user_id, body.bureau.bureau_id]).toEqual([ownUser.user_id, 'shop']);
@@ -458,12 +458,12 @@ describe('the identity of a call', () => {
   });
 
   test.each(['user_id', 'bureau_id', 'access_token', 'token'])('does not come from ?%s=', async (name) => {
-    const { ownUser, foreignUser } = await issuePair();
-    const { status, body } = await world.call('GET', `/v1/accounts/me?${name}=${foreignUser.user_id}`, {
+    const { ownUser, otherUser } = await issuePair();
+    const { status, body } = await world.call('GET', `/v1/accounts/me?${name}=${otherUser.user_id}`, {
       token: ownUser.user_token,
     });
     expect([status, body.error.param]).toEqual([400, name]);
-    const guestAnswer = await world.call('GET', `/v1/accounts/me?${name}=${foreignUser.user_token}`);
+    const guestAnswer = await world.call('GET', `/v1/accounts/me?${name}=${otherUser.user_token}`);
     expect(guestAnswer.status).toBe(401);
   });
 });

@@ -52,9 +52,9 @@ describe('a machine credential', () => {
   test('learns of no token while its own Bureau is paused', async () => {
     const { credential } = await createMachine(['bureaus.current']);
     const ownUser = await makeUser(world.sql, 'shop');
-    const foreignUser = await makeUser(world.sql, 'local');
+    const otherUser = await makeUser(world.sql, 'local');
     await whilePaused(['shop', 'local'], async () => {
-      for (const token of [ownUser.userToken, foreignUser.userToken, 'nonsense'])
+      for (const token of [ownUser.userToken, otherUser.userToken, 'nonsense'])
         await expect(examine(credential, token)).rejects.toMatchObject({
           status: 403,
           code: 'bureau_paused',

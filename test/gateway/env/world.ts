@@ -14,7 +14,7 @@ export interface EnvWorld extends GatewayWorld {
   dump(): Promise<string>;
 }
 
-/** Its one foreign model is `acme/fast`, which needs ACME_API_KEY. */
+/** Starts a gateway whose only model of an external provider is `acme/fast`, which needs ACME_API_KEY. */
 export async function startEnvWorld(options: GatewayWorldOptions = {}): Promise<EnvWorld> {
   const provider = await startProvider();
   const modelsFile = await writeModelsFile(provider.modelsFile({ fast: 'ok' }));

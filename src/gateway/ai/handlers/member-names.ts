@@ -15,14 +15,14 @@ export async function withMemberNames<T>(rename: RenameMember, work: () => T | P
 }
 
 function renameMembers(problem: Problem, rename: RenameMember): Problem {
-  const { kind, code, message, param, details, headers, foreignCode, cause } = problem;
+  const { kind, code, message, param, details, headers, externalCode, cause } = problem;
   const name = param === null ? undefined : rename(param);
   if (param === null || name === undefined) return problem;
   return new Problem(kind, code, message.replaceAll(param, name), {
     param: name,
     headers,
     cause,
-    ...(foreignCode === undefined ? {} : { foreignCode }),
+    ...(externalCode === undefined ? {} : { externalCode }),
     ...(details === undefined
       ? {}
       : { details: details.map((detail) => ({ ...detail, path: rename(detail.path) ?? detail.path })) }),

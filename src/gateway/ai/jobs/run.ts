@@ -271,7 +271,7 @@ async function failJob({ store, log }: RunContext, job: ClaimedJob, error: unkno
   if (problem.kind === 'internal') log.error({ jobId, err: problem.cause ?? problem }, 'job failed');
   else log.info({ jobId, kind, code: problem.code, err: problem.cause }, 'job failed');
   return store.fail(job, {
-    code: storableText(problem.foreignCode ?? problem.code),
+    code: storableText(problem.externalCode ?? problem.code),
     message: storableText(problem.message),
   });
 }

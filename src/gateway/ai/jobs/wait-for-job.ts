@@ -118,6 +118,6 @@ export function problemOfJob({ code, message }: JobError): Problem {
   if (kind !== undefined) return new Problem(kind, code as ProblemCode, message, { headers: noRetry });
   if (code === 'job_abandoned' || code === 'internal_error')
     return new Problem('upstream_failed', 'upstream_failed', message, { headers: noRetry });
-  const foreignCode = code === 'upstream_refused' ? {} : { foreignCode: code };
-  return new Problem('bad_request', 'upstream_refused', message, foreignCode);
+  const externalCode = code === 'upstream_refused' ? {} : { externalCode: code };
+  return new Problem('bad_request', 'upstream_refused', message, externalCode);
 }

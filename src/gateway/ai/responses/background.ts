@@ -229,7 +229,7 @@ class Recorder {
   async fail(problem: Problem): Promise<void> {
     if (this.#isFinal) return;
     const { message } = problem;
-    const code = problem.foreignCode ?? problem.code;
+    const code = problem.externalCode ?? problem.code;
     if (this.#isCanceled()) await this.#end('response.cancelled', this.#partialResponse('cancelled'));
     else await this.#end('response.failed', { ...this.#partialResponse('failed'), error: { code, message } });
   }
@@ -296,7 +296,7 @@ function failureOf(event: JsonRecord): Problem {
     'upstream_failed',
     'upstream_failed',
     text,
-    typeof code === 'string' ? { foreignCode: code } : {},
+    typeof code === 'string' ? { externalCode: code } : {},
   );
 }
 

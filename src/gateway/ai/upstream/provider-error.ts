@@ -166,7 +166,7 @@ function forwardMessage(
   return new Problem(kind, 'upstream_refused', message, {
     cause: { status, words, ...(refusesUsage(body, redact) ? { refusesUsage: true } : {}) },
     param: typeof error.param === 'string' ? redact(error.param) : null,
-    ...(typeof error.code === 'string' && error.code !== '' ? { foreignCode: redact(error.code) } : {}),
+    ...(typeof error.code === 'string' && error.code !== '' ? { externalCode: redact(error.code) } : {}),
   });
 }
 
