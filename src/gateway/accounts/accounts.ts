@@ -70,8 +70,8 @@ export interface AccountsOptions {
   credits: CreditsPort;
   machines: MachinesPort;
   /**
-   * Stops of paid calls: users are shown with them, and unblocking a user lifts them. None when
-   * absent.
+   * Stops of paid calls after usage alarms: user records show when a stop ends, and unblocking a user
+   * lifts it. When absent, no user has a stop.
    */
   stops?: PaidCallStops;
   /** Whether the local login is offered now; see `mayLogInLocally`. */
@@ -87,7 +87,7 @@ export interface AccountsOptions {
   passwordRounds?: number;
   /** Limits concurrent password checks. Share one among everything in the process that checks passwords. */
   concurrencyLimit?: ConcurrencyLimit;
-  /** The deadline of all requests to a third party in one login step together. */
+  /** One deadline for all requests to a third party within one login step. */
   providerDeadlineMs?: number;
 }
 

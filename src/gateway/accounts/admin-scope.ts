@@ -1,10 +1,10 @@
-// The scope of an administrator's credential. A machine credential is limited to one Bureau; the contract
-// layer refuses requests that name another one, and the handlers treat objects of another Bureau as missing.
+// The scope of an administrator's credential. A machine credential is limited to one Bureau: the contract
+// layer refuses requests that name another Bureau, and the handlers answer 404 for another Bureau's objects.
 import type { Identity } from '../identity.ts';
 
 export type AdminIdentity = Extract<Identity, { kind: 'admin' }>;
 
-/** The members of a call that the handlers of administrators use. */
+/** The members of a call that the handlers of administrators' operations use. */
 export interface AdminCall {
   operationId: string;
   identity: AdminIdentity;

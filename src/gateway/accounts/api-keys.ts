@@ -114,7 +114,7 @@ async function createKey(
   return answer;
 }
 
-// Keys from before the ledger have no budget.
+// Keys that are older than the ledger have no budget: they are listed without a cap and with nothing spent.
 function serializeKey(
   token: Token,
   { cap, spent: spentCredits }: { cap: bigint | null; spent: bigint } = { cap: null, spent: 0n },

@@ -1,6 +1,6 @@
-// Cache from tokens to identities, so that a request neither hashes nor checks its
-// token again. An entry is used only while the change counter of the database stays the
-// same, which every replica learns within a second, and never after the token's expiry.
+// Caches the identity of each user token, so that repeated requests skip the digest and the database
+// lookup. An entry is valid only while the database's change counter stays the same, which every replica
+// polls twice a second, and never after the token's expiry.
 import { createLruCache } from '../../kernel/cache.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Identity } from '../identity.ts';
@@ -18,7 +18,8 @@ export interface IdentityCache {
   get(token: string, read: () => Promise<IdentityRecord | null>): Promise<UserIdentity | null>;
 }
 
-// `last_used_at` is written when a token is read, so a longer time would make it wrong by more than a minute.
+// `last_used_at` is written only when a token is read from the database. A longer maximum age would leave it
+// more than a minute behind the last request.
 const maxAgeMs = 60_000;
 const maxEntries = 10_000;
 
@@ -32,7 +33,7 @@ export function createIdentityCache({
   generation,
   clock,
 }: {
-  /** The current change counter; null while it is unknown, when nothing can be cached. */
+  /** The current change counter; null while it is unknown. Nothing is cached then. */
   generation: () => number | null;
   clock: Pick<Clock, 'monotonicMs'>;
 }): IdentityCache {

@@ -1,4 +1,4 @@
-// User tokens: issued, listed and revoked by an administrator or a backend, and ended by a logout.
+// User tokens: administrators and backends issue, list and revoke them; a logout revokes the caller's own.
 import type { TokenRecord } from '../../contract/gateway/types.gen.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
 import { decodeCursor, isCursorText, pageLimit, pageOf } from '../../kernel/contract/page.ts';
@@ -134,8 +134,8 @@ async function issueToken(
 }
 
 /**
- * Links the token to the machine credential that creates it and ends with it.
- * Administrators' sessions set no limit.
+ * A token that a machine credential issues expires no later than that credential and is revoked with it.
+ * Tokens that an administrator's session issues have no such limit.
  */
 async function readLimits(
   machines: MachinesPort,
@@ -161,9 +161,9 @@ async function revokeTokens(
   { call, filter }: { call: RevokeCall; filter: TokenFilter },
 ): Promise<number> {
   const { userId, bureauId } = filter;
-  // A finished login whose result was not read yet could still issue a token after this. Delete
-  // these attempts first: the delete waits for a transaction that reads a result, and the
-  // revocation then sees its token.
+  // A finished login whose result was not read yet could still issue a token after the revocation.
+  // Delete these attempts first: the delete waits for a transaction that is reading such a result,
+  // and the revocation then sees the token that the transaction issued.
   if (userId !== undefined) await loginAttempts.withSql(tx).deleteForUser(userId);
   if (bureauId !== undefined) await loginAttempts.withSql(tx).deleteForBureau(bureauId);
   const revokedCount = await queries.revokeTokens(filter);

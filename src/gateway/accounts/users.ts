@@ -41,7 +41,7 @@ export function users(
     'accounts.unblockUser': (call) => changeState(options, call, 'active'),
     'accounts.removeUser': async (call) => {
       const { bureauId, email } = await remove(options, call);
-      // Outside the transaction: the known networks are stored under digests and identify no person.
+      // This can run after the commit: known networks are stored as digests, which identify no person.
       if (email !== null) await attemptLimits.forgetNetworks(bureauId, email);
       return { status: 200, body: { removed: true } };
     },

@@ -13,7 +13,10 @@ export interface NewApiKey {
   ttlSeconds: number;
 }
 
-/** `creator` is locked by the transaction, so its revocation also revokes the key. */
+/**
+ * The transaction must have locked `creator`: a concurrent revocation of `creator` then waits for the commit
+ * and revokes the new key too.
+ */
 export async function insertApiKey(
   { queries, tx, credits }: { queries: AccountsQueries; tx: Tx; credits: Pick<CreditsPort, 'openKey'> },
   creator: Token,

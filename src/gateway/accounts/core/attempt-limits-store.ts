@@ -15,17 +15,17 @@ export interface DelaySchedule {
   freeTries: number;
   firstDelaySeconds: number;
   maximumDelaySeconds: number;
-  /** The counter starts again after this long without an attempt. */
+  /** The counter starts over after this long without an attempt. */
   forgetSeconds: number;
 }
 
 /** Keys are SHA-256 digests, so the tables hold neither e-mail addresses nor networks. */
 export interface AttemptLimitsStore {
-  /** Counts one attempt, or returns how long to wait until one would be counted. */
+  /** Counts one attempt, or returns how long to wait before the next attempt. */
   count(key: Buffer, limit: WindowLimit): Promise<'counted' | { retryAfterSeconds: number }>;
-  /** The same with backoff. After the free attempts, one of several concurrent ones is counted. */
+  /** Like `count`, with backoff. Once the free attempts are used up, concurrent attempts count as one. */
   countDelayed(key: Buffer, schedule: DelaySchedule): Promise<'counted' | { retryAfterSeconds: number }>;
-  /** Takes one attempt back. */
+  /** Takes back one counted attempt. */
   uncount(key: Buffer): Promise<void>;
   /** Deletes counters. */
   clear(keys: readonly Buffer[]): Promise<void>;
@@ -33,7 +33,7 @@ export interface AttemptLimitsStore {
   rememberNetwork(email: Buffer, network: Buffer): Promise<void>;
   /** Deletes all known networks of an address. */
   forgetNetworks(email: Buffer): Promise<void>;
-  /** Deletes up to 100 counters that have ended and 100 networks last seen more than `networkDays` ago. */
+  /** Deletes up to 100 expired counters and up to 100 networks last seen more than `networkDays` ago. */
   deleteOld(networkDays: number): Promise<void>;
 }
 
@@ -58,7 +58,7 @@ export function attemptLimitsStore({ sql }: Database): AttemptLimitsStore {
 function counterQueries(sql: Sql): Pick<AttemptLimitsStore, 'count' | 'countDelayed' | 'uncount' | 'clear'> {
   return {
     async count(key, { limit, windowSeconds }) {
-      // Concurrent attempts wait for the row's lock, so each sees the count that the one before it left.
+      // Concurrent attempts wait for the row's lock, so each sees the count of the preceding attempt.
       const [acceptedRow] = await sql`
         insert into gateway.accounts_throttles as t (key, used, opened_at, ends_at)
         values (${key}, 1, gateway.townhall_now(),
@@ -85,7 +85,7 @@ function counterQueries(sql: Sql): Pick<AttemptLimitsStore, 'count' | 'countDela
         on conflict (key) do update set
           used = case when t.ends_at <= gateway.townhall_now() then 1 else t.used + 1 end,
           opened_at = greatest(t.opened_at, excluded.opened_at), ends_at = excluded.ends_at
-        -- Free attempts have no delay, even when this transaction began before the last counted one.
+        -- Free attempts have no delay, even when this transaction began before the last counted attempt.
         where t.ends_at <= gateway.townhall_now() or t.used < ${schedule.freeTries}
           or t.opened_at + ${delay} <= gateway.townhall_now()
         returning 1`;

@@ -1,10 +1,10 @@
 // Limits on guessing passwords and e-mail codes, and on sending codes. An attempt is counted before
 // the secret is checked. The limits on requests per address are the contract's (`x-rate-limit`).
 //
-// Two counters apply to an e-mail address of a Bureau: one for each network, and one
-// shared by all networks that have never proved the address. The shared counter only
-// delays attempts, by a few minutes at most. A network that has proved the address is
-// exempt from it, so unknown networks slow each other down but cannot lock the owner out.
+// Two counters apply to an e-mail address of a Bureau: one for each network, and one shared by all
+// unknown networks. A network becomes known when someone there enters the right password or code. The
+// shared counter only delays attempts, by a few minutes at most, and known networks are exempt from it.
+// Unknown networks therefore slow each other down, but cannot lock the owner out.
 import { createHash } from 'node:crypto';
 import { networkOf } from '../../../kernel/http/address.ts';
 import { tooManyAttempts } from '../../../kernel/problem.ts';
@@ -14,11 +14,11 @@ import type { AttemptLimitsStore, DelaySchedule, WindowLimit } from './attempt-l
 export interface AttemptLimit {
   /** The limit of each network. */
   network: WindowLimit | DelaySchedule;
-  /** The limit of all networks together that have never proved the address. */
+  /** The shared limit of all unknown networks together. */
   unknownNetworks: DelaySchedule;
 }
 
-/** Every limit, so that a test can pass small or large ones. */
+/** All limits. Tests replace them with smaller or larger ones. */
 export interface AttemptLimitSettings {
   /** Wrong passwords. */
   passwords: AttemptLimit;
@@ -30,8 +30,8 @@ export interface AttemptLimitSettings {
 
 const day = 86_400;
 
-// One attempt per 30 s is 2,900 a day, against a password of at least 12 characters
-// or an 8-digit code valid for minutes.
+// One attempt per 30 s is 2,880 a day: too few to guess a password of at least 12 characters,
+// or an 8-digit code that expires within minutes.
 const secretSchedule: DelaySchedule = {
   freeTries: 20,
   firstDelaySeconds: 30,
@@ -49,7 +49,7 @@ const defaultSettings: AttemptLimitSettings = {
   },
 };
 
-/** The account an attempt is made at, and the address it comes from. */
+/** The account that an attempt is for, and the network address that it comes from. */
 export interface AttemptSource {
   bureauId: string;
   email: string;
@@ -59,16 +59,14 @@ export interface AttemptSource {
 export interface AttemptLimits {
   /** Counts one attempt. Throws 429 when a limit is reached; a refused attempt is not counted. */
   count(kind: keyof AttemptLimitSettings, source: AttemptSource): Promise<void>;
-  /**
-   * Takes back the attempt that succeeded and remembers its network as one that proved the address.
-   */
+  /** Takes back the attempt that succeeded and remembers its network as known. */
   recordSuccess(kind: 'passwords' | 'wrongCodes', source: AttemptSource): Promise<void>;
   /**
-   * Deletes the counts of this network and of the unknown ones, such as those of wrong passwords
-   * after a reset.
+   * Deletes the counter of this network and the shared counter, for example those of wrong passwords
+   * after a password reset.
    */
   clear(kind: keyof AttemptLimitSettings, source: AttemptSource): Promise<void>;
-  /** Deletes the networks that proved the address. */
+  /** Deletes the known networks of the address. */
   forgetNetworks(bureauId: string, email: string): Promise<void>;
   deleteOld(): Promise<void>;
 }
@@ -110,7 +108,7 @@ export function createAttemptLimits(
   };
 }
 
-// The first text of each key separates its counters from others. Stored rows depend on it.
+// The first part of each key keeps one kind of key apart from the others. Stored rows depend on it.
 
 function emailKey({ bureauId, email }: Pick<AttemptSource, 'bureauId' | 'email'>): Buffer {
   return hashParts('person', bureauId, email);

@@ -18,18 +18,18 @@ export interface AuditPort {
 }
 
 /**
- * Notifies every replica that credentials have changed; each then ends the requests of revoked
- * ones.
+ * Notifies every replica that credentials have changed, so that each ends the running requests of
+ * revoked credentials.
  */
 export interface ChangesPort {
-  /** Counts the change. It must be the last statement of the transaction. */
+  /** Counts the change. Call it last in the transaction: it locks a shared row until the commit. */
   bump(tx: Tx): Promise<void>;
-  /** The current change counter; null while it is unknown, when nothing can be cached. */
+  /** The current change counter; null while it is unknown. Nothing can be cached then. */
   generation(): number | null;
 }
 
 export interface MachinesPort {
-  /** The machine credential while it is valid, or null. Its revocation waits for the transaction's end. */
+  /** The machine credential while it is valid, or null. Its revocation waits until the transaction ends. */
   lockLive(tx: Tx, credentialId: string): Promise<{ expiresAt: Date } | null>;
 }
 
@@ -37,11 +37,11 @@ export interface MachinesPort {
 export interface PaidCallStops {
   /** When each stop ends; users whose paid calls are not stopped are absent. */
   endsAt(userIds: readonly string[]): Promise<ReadonlyMap<string, Date>>;
-  /** False when the user had no alarm. */
+  /** Lifts the user's stop. Returns false when the user had no alarm. */
   lift(tx: Tx, userId: string): Promise<boolean>;
 }
 
-/** Stops nothing; servers without paid calls get it. */
+/** For servers without paid calls: no user has a stop. */
 export const noStops: PaidCallStops = { endsAt: async () => new Map(), lift: async () => false };
 
 /** Opens the ledger accounts of users and API keys, in the transaction that creates them. */
@@ -54,7 +54,7 @@ export interface CreditsPort {
   keys(tokenIds: readonly string[]): Promise<{ tokenId: string; cap: bigint | null; spent: bigint }[]>;
 }
 
-/** Reads declared variables as they are now, from the database or the process. */
+/** Reads the current values of declared variables, from the database or the process's environment. */
 export interface EnvReader {
   get(key: string): string | undefined;
 }

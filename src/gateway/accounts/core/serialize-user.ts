@@ -1,4 +1,4 @@
-// Serializes users for answers: to themselves, and to administrators.
+// Serializes users for answers: one form for the users themselves, one for administrators.
 import type { User as UserBody, UserRecord } from '../../../contract/gateway/types.gen.ts';
 import type { ExistingUser, User } from './store.ts';
 

@@ -47,7 +47,7 @@ export interface NewToken {
   name: string | null;
   models: readonly string[] | null;
   ttlSeconds: number;
-  /** The credential that creates it; null for a login and for an administrator. */
+  /** The credential that creates the token; null for a login and for an administrator's session. */
   createdBy: string | null;
   /** Caps the expiry computed from `ttlSeconds`. */
   latestExpiry: Date | null;
@@ -88,7 +88,7 @@ export interface PageRequest {
   limit: number;
 }
 
-/** The user with an e-mail address; the digest is null for a user without a password. */
+/** The user who owns an e-mail address; the digest is null for a user without a password. */
 export interface EmailAccount {
   userId: string;
   state: UserState;
@@ -109,11 +109,11 @@ export interface AccountsQueries {
   /** Whether an administrator or a backend created the user with an `external_id`. */
   isExternalUser(userId: string): Promise<boolean>;
   findToken(tokenId: string): Promise<Token | null>;
-  /** The token while it is valid. Its revocation waits until the transaction ends. */
+  /** The token while it is valid. A revocation of it waits until the transaction ends. */
   lockLiveToken(tokenId: string): Promise<Token | null>;
   /**
-   * Returns the tokens among these that may call no more: revoked, expired, or of a user or Bureau
-   * that is not active.
+   * Returns those of the given tokens that are no longer accepted: revoked, expired, or of a user or
+   * Bureau that is not active.
    */
   endedTokens(tokenIds: readonly string[]): Promise<string[]>;
   listTokens(filter: TokenFilter & { isLive?: boolean }, request: PageRequest): Promise<Token[]>;
@@ -123,11 +123,11 @@ export interface AccountsQueries {
   findEmailAccount(bureauId: string, email: string): Promise<EmailAccount | null>;
   findPasswordDigest(userId: string): Promise<string | null>;
   setPassword(userId: string, passwordDigest: string): Promise<void>;
-  /** Replaces the digest if it still is `from`. Returns whether it was. */
+  /** Replaces the digest if it still is `from`. Returns whether it was replaced. */
   changePassword(userId: string, from: string, to: string): Promise<boolean>;
   setUserState(userId: string, state: ExistingUser['state']): Promise<void>;
   setMetadata(userId: string, metadata: Record<string, unknown>): Promise<void>;
-  /** Deletes the personal data. The row stays, without it. */
+  /** Deletes the user's personal data, logins and tokens. The row stays, in the state `removed`. */
   eraseUser(userId: string): Promise<void>;
 }
 
@@ -144,18 +144,21 @@ export interface AccountsStore extends AccountsQueries {
   tx<T>(work: (queries: AccountsQueries, tx: Tx) => Promise<T>): Promise<T>;
   /** Finds the person's user in the Bureau, or creates it with `newUserId`. */
   ensureUser(tx: Tx, bureauId: string, person: Person, newUserId: string): Promise<EnsuredUser>;
-  /** Revokes the tokens that a machine credential created, and theirs. Returns how many were valid. */
+  /**
+   * Revokes the tokens that a machine credential created, and the tokens created with those. Returns
+   * how many were valid.
+   */
   revokeCreatedBy(tx: Tx, createdBy: string): Promise<number>;
 }
 
-/** SQL of the Bureaus' slice: columns of the Bureau whose id is in the given column. */
+/** SQL from the Bureaus' slice: each function selects one member of the Bureau whose ID is in `column`. */
 export interface BureauColumns {
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;
 }
 
-/** Whether the user was not removed. */
+/** False for a removed user. */
 export function isExistingUser(user: User): user is ExistingUser {
   return user.state !== 'removed';
 }
@@ -219,8 +222,8 @@ function userQueries(
         where user_id = ${userId}`;
       await sql`delete from gateway.accounts_identities where user_id = ${userId}`;
       await sql`delete from gateway.accounts_passwords where user_id = ${userId}`;
-      // A key's name may identify the user. Deleting the tokens also deletes the
-      // login attempts that gave them.
+      // A key's name may identify the user. Deleting the tokens also deletes the login attempts
+      // that issued them.
       await sql`delete from gateway.accounts_tokens where user_id = ${userId}`;
     },
   };
@@ -397,7 +400,7 @@ async function ensureUser(
   bureaus: BureauColumns,
   { bureauId, person, newUserId }: { bureauId: string; person: Person; newUserId: string },
 ): Promise<EnsuredUser> {
-  // Serialize the first logins of a person; concurrent ones would create two users.
+  // Serialize the first logins of a person: two concurrent logins would create two users.
   const lockKey = JSON.stringify(['identity', bureauId, person.issuer, person.subject]);
   await tx`select pg_advisory_xact_lock(hashtextextended(${lockKey}, 0))`;
   const [existing] = await tx<{ userId: string; state: UserState }[]>`
@@ -406,7 +409,7 @@ async function ensureUser(
     where i.bureau_id = ${bureauId} and i.issuer = ${person.issuer} and i.subject = ${person.subject}`;
   const { email, displayName, avatarUrl = null } = person;
   if (existing) {
-    // Keep a member that the provider no longer sends.
+    // Keep the stored value of a member that the provider no longer sends.
     await tx`
       update gateway.accounts_users
       set email = coalesce(${email}, email), display_name = coalesce(${displayName}, display_name),

@@ -1,4 +1,5 @@
-// The handlers of device logins (RFC 8628): a program starts one and polls it, a person reads and decides it.
+// The handlers of device logins (RFC 8628): a program starts a login and polls it, a person looks it up by
+// its user code and confirms or denies it.
 import { createHash } from 'node:crypto';
 import type { DeviceKey } from '../../../contract/gateway/types.gen.ts';
 import type { Background } from '../../../kernel/background.ts';
@@ -45,7 +46,7 @@ type DecideCall = Parameters<DeviceHandlers['accounts.decideDeviceLogin']>[0];
 const noStore = { 'cache-control': 'no-store' };
 const intervalSeconds = 5;
 const maxPendingPerNetwork = 20;
-// At 20^8 codes, of which a few are pending at a time.
+// Ten wrong guesses an hour are too few to hit one of the few pending user codes among 20^8.
 const wrongCodes: WindowLimit = { limit: 10, windowSeconds: 3600 };
 
 export function deviceLoginHandlers(options: DeviceLoginOptions): DeviceHandlers {
@@ -174,7 +175,7 @@ async function insertLogin(
   }
 }
 
-/** The code as it is shown, and its digest; a lookup by digest takes the same time for every wrong code. */
+/** The code as it is shown, and its digest. A lookup by digest takes the same time for every wrong code. */
 function readUserCode(text: string): { userCode: string; digest: Buffer } {
   const letters = text.replace('-', '').toUpperCase();
   const userCode = `${letters.slice(0, 4)}-${letters.slice(4)}`;
@@ -182,8 +183,8 @@ function readUserCode(text: string): { userCode: string; digest: Buffer } {
 }
 
 /**
- * Counts a guess for the user and for the network before the lookup; only a wrong code stays counted. Throws
- * a 403 for an API key, a 429 after too many wrong codes, and a 404 for a wrong one.
+ * Counts a guess for the user and for the network before the lookup, and takes it back when the code was
+ * right. Throws 403 for an API key, 429 after too many wrong codes, and 404 for a wrong code.
  */
 async function guessLimited<Login>(
   { store, attemptLimits }: DeviceLoginOptions,
@@ -196,7 +197,7 @@ async function guessLimited<Login>(
   for (const [index, key] of keys.entries()) {
     const count = await attemptLimits.count(key, wrongCodes);
     if (count === 'counted') continue;
-    // A guess that one limit refuses does not use up the other.
+    // A guess that one limit refuses must not use up the other limit.
     for (const earlierKey of keys.slice(0, index)) await attemptLimits.uncount(earlierKey);
     throw tooManyAttempts(count.retryAfterSeconds);
   }

@@ -1,6 +1,6 @@
-// The polls of a device login by its program. The first poll after the confirmation creates the
-// credential, by the rules of API keys: it belongs to the person who confirmed and ends with the
-// token that confirmed.
+// Answers the polls of a program that waits for its device login. The first poll after the
+// confirmation creates the credential, by the rules of API keys: it belongs to the person who
+// confirmed, and it expires and is revoked with the token that confirmed.
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import { tokenDigest } from '../../../kernel/secrets/secret.ts';
@@ -24,7 +24,7 @@ export interface DeviceCredential {
   expiresAt: Date;
 }
 
-// A poll that comes too soon adds this to the interval (RFC 8628, section 3.5).
+// A poll that is sent too early adds this to the interval (RFC 8628, section 3.5).
 const slowDownSeconds = 5;
 const maxIntervalSeconds = 600;
 
@@ -37,7 +37,7 @@ interface ResultOptions {
   store: AccountsStore;
   deviceLogins: DeviceLoginStore;
   credits: Pick<CreditsPort, 'openKey'>;
-  /** The lifetime of a user token, unless the confirming token ends sooner. */
+  /** The lifetime of a user token, unless the confirming token expires sooner. */
   tokenSeconds: number;
   /** Throws 403 for a Bureau that is paused or archived. */
   refuseUnlessActive: (state: BureauState) => void;
@@ -45,7 +45,7 @@ interface ResultOptions {
   recordIssue: (tx: Tx, credential: DeviceCredential) => Promise<void>;
 }
 
-/** Throws the codes of RFC 8628 as Problems until there is a credential. */
+/** Throws the error codes of RFC 8628 as Problems until there is a credential. */
 export async function pollDeviceLogin(options: ResultOptions, deviceCode: string): Promise<DeviceCredential> {
   const { store, deviceLogins } = options;
   const digest = tokenDigest(deviceCode);
@@ -72,12 +72,12 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
     await options.recordIssue(tx, credential);
     return { state: 'done', credential };
   });
-  // Throw after the commit, which keeps the poll and its longer interval.
+  // Throw after the commit: throwing inside the transaction would roll back the poll's time and interval.
   if (outcome.state !== 'done') throw problemOf(outcome);
   return outcome.credential;
 }
 
-/** The token that confirmed, while it and its user are valid. */
+/** Locks the token that confirmed the login. Null when the token or its user is no longer valid. */
 async function lockCreator(queries: AccountsQueries, { decidedBy }: DeviceLogin): Promise<Token | null> {
   const creator = decidedBy === null ? null : await queries.lockLiveToken(decidedBy);
   if (creator === null || creator.kind === 'key') return null;

@@ -1,9 +1,9 @@
-// SQL for device logins. The database's clock decides whether a login has expired or a poll came too soon.
+// SQL for device logins. The database's clock decides whether a login has expired or a poll is too early.
 import type { Database, Sql } from '../../../kernel/data/database.ts';
 import type { BureauState } from '../../bureaus/index.ts';
 import type { BureauColumns } from '../core/store.ts';
 
-/** Limits of the API key that a program asks for. */
+/** Limits of the API key that a program requests. */
 export interface KeyLimits {
   models: string[] | null;
   creditCap: number | null;
@@ -17,7 +17,7 @@ export interface NewDeviceLogin {
   name: string;
   address: string;
   network: string;
-  /** Null where the program asks for a user token. */
+  /** Null when the program requests a user token. */
   keyLimits: KeyLimits | null;
   ttlSeconds: number;
   intervalSeconds: number;
@@ -40,7 +40,7 @@ export interface DeviceLogin {
   decidedBy: string | null;
   intervalSeconds: number;
   isExpired: boolean;
-  /** The last poll is less than the interval ago. */
+  /** Less than `intervalSeconds` have passed since the last poll. */
   isPolledTooSoon: boolean;
 }
 

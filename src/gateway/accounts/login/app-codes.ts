@@ -17,7 +17,7 @@ import { requireProof } from './result.ts';
 import { isSecret } from './sealed-secrets.ts';
 import type { LoginAttempt, LoginAttemptStore } from './store.ts';
 
-// The browser follows one redirect between the two calls.
+// Long enough: the browser only follows one redirect before the app exchanges the code.
 const codeSeconds = 60;
 
 const noStore = { 'cache-control': 'no-store' };
@@ -82,7 +82,7 @@ export function appCodeHandlers(
   };
 }
 
-/** Throws 409 while the attempt waits for the person, 410 when it cannot issue a token any more. */
+/** Throws 409 while the attempt waits for the person, 410 when it can no longer issue a token. */
 function requireFinished({ state, isExpired, wasRead, userState }: LoginAttempt): void {
   if (state === 'pending' && !isExpired)
     throw new Problem('conflict', 'conflict', 'This login is not finished; continue it first.', {
@@ -91,7 +91,7 @@ function requireFinished({ state, isExpired, wasRead, userState }: LoginAttempt)
   if (state !== 'done' || isExpired || wasRead || userState !== 'active') throw attemptEndedProblem();
 }
 
-/** Deletes the code, also when the verifier or the address is wrong, and returns its attempt. */
+/** Deletes the code, even if the verifier or the address is wrong, and returns the digest of its attempt. */
 async function consumeCode(
   oneTimeTokens: OneTimeTokenStore,
   { code, code_verifier: verifier, redirect_uri: redirectUri }: ExchangeCall['body'],
@@ -107,7 +107,7 @@ async function consumeCode(
   return token.attemptDigest;
 }
 
-/** Marks the attempt as read, so that no other code and no read of the result issues a second token. */
+/** Marks the attempt as read, so that neither another code nor a read of the result issues a second token. */
 async function issueToken(
   { store, loginAttempts, times, refuseUnlessActive }: AppCodeOptions,
   attemptDigest: Buffer,
@@ -115,7 +115,7 @@ async function issueToken(
   return store.tx(async (queries, tx) => {
     const attempts = loginAttempts.withSql(tx);
     const { userId } = (await attempts.find(attemptDigest)) ?? {};
-    // The user's row before the attempt's, as a password reset does: the other order could deadlock with it.
+    // Lock the user before the attempt, as a password reset does: the opposite order could deadlock with it.
     const user = userId ? await queries.lockUser(userId) : null;
     const attempt = await attempts.lock(attemptDigest, 0);
     if (!attempt || attempt.state !== 'done' || !user) throw wrongCode();

@@ -48,7 +48,7 @@ export interface RedirectState {
   providerId: string;
   callbackUrl: string;
   memory: string;
-  /** The code to compare on two screens. Absent where the attempt has a `redirect_to`. */
+  /** The code that the person compares on two screens. Absent when the attempt has a `redirect_to`. */
   userCode?: string;
 }
 
@@ -60,7 +60,7 @@ export interface LoginAttempts {
     binding: RedirectBinding | null,
   ): Promise<{ loginId: string; next: NextStep }>;
   /**
-   * Throws 404 `login_not_found`, 410 `login_spent`, 409 while a browser is awaited,
+   * Throws 404 `login_not_found`, 410 `login_spent`, 409 while the attempt waits for the browser,
    * and the provider's Problems.
    */
   continue(
@@ -69,8 +69,9 @@ export interface LoginAttempts {
     resolver: ProviderResolver,
   ): Promise<{ provider: string; next: NextStep }>;
   /**
-   * Ends a pending attempt: the person becomes a user of the Bureau, if new, and the attempt's
-   * result a token for that user. Throws 403 `user_blocked`, and 410 when the attempt has ended.
+   * Finishes a pending attempt: creates a user for a person who is new to the Bureau, and lets the
+   * attempt's result issue a token for the user. Throws 403 `user_blocked`, and 410 when the attempt has
+   * ended.
    */
   finish(attemptDigest: Buffer, bureauId: string, person: Person, loginCodeDigest?: Buffer): Promise<void>;
 }
@@ -157,7 +158,7 @@ async function startRedirect(
   const callbackUrl = currentCallbackUrl();
   if (callbackUrl === null) throw new Error('A redirect provider is available without a callback URL.');
   const secret = newOneTimeSecret('oauth_state');
-  // Ask the third party before writing: it may be unreachable.
+  // Call the third party before writing to the database: it may be unreachable.
   const { url, memory } = await provider.start({ callbackUrl, state: secret });
   const userCode = binding === null ? newUserCode() : undefined;
   const content: RedirectState = {
@@ -235,7 +236,7 @@ async function finishWithPassword(
   { userId, passwordDigest }: { userId: string; passwordDigest: string },
 ): Promise<void> {
   const result = await store.tx(async (queries, tx) => {
-    // A password reset takes the same lock, so a login with the former password cannot end after it.
+    // A password reset takes the same lock, so a login with the old password cannot finish after the reset.
     const user = await queries.lockUser(userId);
     if ((await queries.findPasswordDigest(userId)) !== passwordDigest) throw wrongPassword();
     return finishAttempt(loginAttempts.withSql(tx), digest, { userId, isBlocked: user?.state !== 'active' });
@@ -280,14 +281,14 @@ export function attemptEndedProblem(): Problem {
   });
 }
 
-/** Throws 400 for a required input that is missing and for an input that the provider did not ask for. */
+/** Throws 400 for a required input that is missing and for an input that the provider did not request. */
 function requireInputs(input: Readonly<Record<string, string>>, expected: readonly LoginInput[]): void {
   const missingInput = expected.find(({ name, required }) => required && !input[name]);
   if (missingInput !== undefined) throw invalidMember(`input.${missingInput.name}`, 'is required');
   const unknownName = Object.keys(input).find((name) => !expected.some((entry) => entry.name === name));
   if (unknownName !== undefined)
     throw invalidMember(
-      // A long or unusual name of the caller is not repeated in the answer.
+      // Do not repeat a long or unusual name from the request in the answer.
       /^\w{1,64}$/.test(unknownName) ? `input.${unknownName}` : 'input.input',
       'is not one of the requested inputs',
     );

@@ -1,7 +1,7 @@
-// The end of a redirect login, in the person's browser. Someone who starts an attempt
-// and tricks another person into finishing it must not get that person's token. With
-// a `redirect_to`, reading the token needs a code that only the finishing browser
-// receives; without one, the person compares a code on two screens first (RFC 8628).
+// The last step of a redirect login, in the person's browser. Someone who starts an attempt and tricks
+// another person into finishing it must not get that person's token. With a `redirect_to`, reading the
+// token needs a code that only the finishing browser receives. Without a `redirect_to`, the person first
+// compares a code on two screens (RFC 8628).
 import { asProblem, Problem } from '../../../kernel/problem.ts';
 import { tokenDigest } from '../../../kernel/secrets/secret.ts';
 import type { Bureau, BureauState } from '../../bureaus/index.ts';

@@ -1,6 +1,6 @@
-// The proof of an e-mail address with a code: shared by registration and password
-// resets. What the API answers, and how soon, is the same whether or not the address
-// has an account; only the owner of the address learns it, by e-mail.
+// Verifies an e-mail address with a code, for registrations and password resets. The API's answer and its
+// timing are the same whether or not the address has an account: only the owner of the address learns
+// that, by e-mail.
 import { Problem } from '../../../kernel/problem.ts';
 import type { Bureau } from '../../bureaus/index.ts';
 import type { AttemptLimits } from '../core/attempt-limits.ts';
@@ -15,7 +15,8 @@ export interface PendingVerification {
   bureauId: string;
   email: string;
   /**
-   * Null where no code was sent, because the address has an account already or has none. It matches no input.
+   * Null when no code was sent: the address of a registration already has an account, or the address of a
+   * password reset has none. Null matches no input.
    */
   code: string | null;
 }
@@ -24,11 +25,11 @@ type VerificationPurpose = 'registration' | 'password_reset';
 
 export interface EmailVerification {
   /**
-   * Throws 404 where e-mail is not configured, 400 for a malformed address, and what
-   * `requireActiveBureau` throws.
+   * Throws 404 when e-mail is not configured, 400 for a malformed address, and the Problems of
+   * `requireActiveBureau`.
    */
   requireAddress(body: { bureau_id: string; email: string }): Promise<{ bureau: Bureau; email: string }>;
-  /** Counts an e-mail with a code, also where none is sent. Throws 429. */
+  /** Counts one sent code, even if none is sent: a 429 must not reveal whether an account exists. */
   countCode(bureau: Bureau, email: string, remoteAddress: string): Promise<void>;
   /** Stores the content until the code is entered, and returns the answer with its ID. */
   start(
@@ -40,7 +41,10 @@ export interface EmailVerification {
     body: { verification_id: string; expires_at: string };
   }>;
   sendCode(bureau: Bureau, mail: { to: string; code: string; purpose: string }): Promise<void>;
-  /** Checks the code, deletes the verification and returns its content. Throws 401 for a wrong code, 429. */
+  /**
+   * Checks the code, deletes the verification and returns its content. Throws 401 for a wrong code, and
+   * 429 after too many wrong codes.
+   */
   prove<T extends PendingVerification>(
     purpose: VerificationPurpose,
     body: { verification_id: string; code: string },
@@ -100,7 +104,7 @@ export function createEmailVerification({
       await attemptLimits.count('wrongCodes', source);
       if (!matchesCode(input, code)) throw wrongCode();
       await attemptLimits.recordSuccess('wrongCodes', source);
-      // One of several concurrent requests with the right code continues.
+      // Only one of several concurrent requests with the right code continues.
       if (!(await consumeOneTimeToken(oneTimeTokens, purpose, secret))) throw wrongCode();
       await requireActiveBureau(bureauId);
       return token.content;

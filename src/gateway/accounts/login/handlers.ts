@@ -1,5 +1,5 @@
-// The handlers of logins: list the providers, start and continue an attempt, read
-// its result, receive the browser.
+// The handlers of logins: list the providers, start and continue an attempt, read its result, and receive
+// the browser when it returns from a third party.
 import type {
   LoginFailed,
   LoginOutcome as LoginOutcomeBody,

@@ -23,7 +23,7 @@ export interface NewOneTimeToken extends StoredOneTimeToken {
 
 export interface OneTimeTokenQueries {
   insert(token: NewOneTimeToken): Promise<{ expiresAt: Date }>;
-  /** Deletes and returns the token. One of several concurrent calls gets it. */
+  /** Deletes and returns the token. Only one of several concurrent calls gets it. */
   consume(digest: Buffer, purpose: OneTimeTokenPurpose): Promise<StoredOneTimeToken | null>;
   /** Counts one attempt and returns the token, which stays. Null when no attempt is left. */
   useAttempt(digest: Buffer, purpose: OneTimeTokenPurpose): Promise<StoredOneTimeToken | null>;

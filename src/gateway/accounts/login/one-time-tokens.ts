@@ -32,7 +32,7 @@ export function newOneTimeSecret(purpose: OneTimeTokenPurpose): string {
 }
 
 /**
- * Stores a token with its sealed content. `maxAttempts` is 1 by default; `secret` is a new one by default.
+ * Stores a token with its sealed content. `maxAttempts` is 1 by default; a new secret is created by default.
  */
 export async function issueOneTimeToken(
   store: OneTimeTokenQueries,
@@ -60,8 +60,8 @@ export async function issueOneTimeToken(
 }
 
 /**
- * Deletes the token and returns its content; null when it is unknown or expired. One of several
- * concurrent calls gets it.
+ * Deletes the token and returns its content; null when it is unknown or expired. Only one of several
+ * concurrent calls gets the content.
  */
 export async function consumeOneTimeToken<T>(
   store: OneTimeTokenQueries,

@@ -1,5 +1,5 @@
-// The pages that a browser shows at the end of a redirect login. They run no script,
-// load nothing, cannot be framed, and escape every text that comes from elsewhere.
+// The pages that a browser shows in the last step of a redirect login. They run no script, load nothing,
+// cannot be framed, and escape every string that comes from outside.
 import { escapeHtml, renderHtml, type HtmlReply } from '../../../kernel/http/pages/html.ts';
 
 export { pageHeaders } from '../../../kernel/http/pages/html.ts';
@@ -21,7 +21,7 @@ export function renderPage({ title, paragraphs, form }: Page): PageReply {
   return renderHtml({ title, body });
 }
 
-// The form's address is relative to the callback's, so it also works behind a path prefix.
+// The form's address is relative to the callback's, so it also works under a path prefix.
 function renderForm({ confirmation, userCode }: { confirmation: string; userCode: string }): string {
   return `<p class="code">${escapeHtml(userCode)}</p>
 <form method="post" action="confirm">

@@ -1,5 +1,5 @@
-// Forgotten and changed passwords. A new password revokes the user's other tokens
-// and keys, and pending logins.
+// Resets of forgotten passwords, and password changes. Both revoke the user's other tokens, API keys
+// and pending logins.
 import type { Background } from '../../../kernel/background.ts';
 import type { Tx } from '../../../kernel/data/database.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -15,7 +15,7 @@ import { userBlocked } from './registration.ts';
 import type { LoginAttemptStore } from './store.ts';
 
 interface PasswordReset extends PendingVerification {
-  /** Null where the address has no active account. */
+  /** Null when the address has no active account. */
   userId: string | null;
 }
 
@@ -58,7 +58,8 @@ async function requestReset(
   const code = userId === null ? null : newEmailCode();
   const content: PasswordReset = { bureauId: bureau.bureauId, email, userId, code };
   const answer = await verification.start('password_reset', content);
-  // Send in the background: the duration of the request would reveal that there is an account.
+  // Send in the background: waiting for the mail server would make the request slower for addresses
+  // that have an account, and so reveal them.
   if (code !== null)
     background.run(answer.body.verification_id, () =>
       verification.sendCode(bureau, { to: email, code, purpose: 'set a new password' }),
@@ -123,7 +124,7 @@ async function requireChangeable(store: AccountsStore, userId: string, tokenId: 
   );
 }
 
-/** Sets the password and revokes what the former one gave access to, in the caller's transaction. */
+/** Sets the password and revokes the user's tokens and pending logins, in the caller's transaction. */
 async function replacePassword(
   { loginAttempts, audit, changes }: PasswordChangeOptions,
   {

@@ -1,4 +1,4 @@
-// Validates where a login may send the browser at its end: only origins and addresses that the Bureau lists.
+// Validates where a finished login may send the browser: only to origins and addresses that the Bureau lists.
 // The URL is used as the parser normalized it, so it cannot mean one thing here and another in a browser.
 import { invalidMember } from '../../../kernel/problem.ts';
 import { isSecureUrl } from '../../../kernel/http/address.ts';
@@ -22,7 +22,7 @@ export function redirectBinding(
   bureau: Pick<Bureau, 'redirectOrigins' | 'serverUrl'>,
   loginPage: string | null,
 ): RedirectBinding | null {
-  // The contract refuses one without the other.
+  // The contract requires both members or neither.
   if (redirectTo === undefined || codeChallenge === undefined) return null;
   const url = URL.canParse(redirectTo) ? new URL(redirectTo) : undefined;
   if (!url || !isSecureUrl(url))
@@ -46,7 +46,7 @@ export function requireRedirectUri(text: string, { redirectUris }: Pick<Bureau, 
   return href;
 }
 
-/** The address as the URL parser writes it; null where it is none. */
+/** The address as the URL parser writes it; null for a string that is not a URL. */
 function normalize(text: string | null): string | null {
   return text !== null && URL.canParse(text) ? new URL(text).href : null;
 }

@@ -1,5 +1,5 @@
-// The registration of e-mail accounts. A password becomes valid only after its sender
-// proved the address, so no one can put a password on the address of another person.
+// The registration of e-mail accounts. A password becomes valid only after the person who chose it has
+// verified the address, so no one can set a password for another person's address.
 import { id } from '../../../kernel/ids.ts';
 import { Problem } from '../../../kernel/problem.ts';
 import type { AccountsHandlers } from '../core/ports.ts';
@@ -64,7 +64,7 @@ export function registration({
   };
 }
 
-/** A user who logs in with e-mail codes has an account without a password and can register one. */
+/** A user who logs in with e-mail codes has an account without a password, and may register to set one. */
 function canSetPassword(account: EmailAccount | null): boolean {
   return account === null || (account.passwordDigest === null && account.state === 'active');
 }

@@ -71,7 +71,7 @@ export function createResultReader({
     const outcome = await store.tx(async (queries, tx) =>
       readLocked(loginId, proof, queries, loginAttempts.withSql(tx)),
     );
-    // Throw after the commit: a spent attempt has just lost its sealed token.
+    // Throw after the commit: throwing inside the transaction would restore a spent attempt's sealed token.
     if (outcome === 'unproven') throw unprovenProblem(proof);
     if (outcome === 'spent') throw alreadyRead();
     return outcome;

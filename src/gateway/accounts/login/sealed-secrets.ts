@@ -1,12 +1,12 @@
-// Secrets that a caller holds, and texts sealed under a key derived from such a secret. The database
-// stores the secret's digest and the sealed text, so a copy of the database cannot decrypt it.
+// Secrets that a caller holds, and strings that are sealed: encrypted with a key derived from such a secret.
+// The database stores the secret's digest and the sealed string, which is not enough to decrypt the string.
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes, randomInt } from 'node:crypto';
 import { isRandomText, randomText } from '../../../kernel/secrets/secret.ts';
 
 const nonceBytes = 12;
 const tagBytes = 16;
 
-/** A text sealed for one purpose cannot be unsealed for another. */
+/** A string sealed for one purpose cannot be unsealed for another. */
 export type SealPurpose =
   | 'login result'
   | 'login memory'
@@ -33,12 +33,12 @@ export function newSecret(kind: SecretKind): string {
   return prefixes[kind] + randomText();
 }
 
-/** Whether the text has the shape of such a secret. Check it before a database lookup. */
+/** Whether the text matches the format of such a secret. Check it before a database lookup. */
 export function isSecret(kind: SecretKind, text: string): boolean {
   return text.startsWith(prefixes[kind]) && isRandomText(text.slice(prefixes[kind].length));
 }
 
-/** Encrypts a text with AES-256-GCM under a key derived from the secret: nonce, ciphertext, tag. */
+/** Encrypts with AES-256-GCM and a key derived from the secret. Returns nonce, ciphertext and tag. */
 export function seal(secret: string, purpose: SealPurpose, text: string): Buffer {
   const nonce = randomBytes(nonceBytes);
   const cipher = createCipheriv('aes-256-gcm', sealingKey(secret, purpose), nonce);
@@ -59,7 +59,7 @@ export function unseal(secret: string, purpose: SealPurpose, sealed: Buffer): st
   );
 }
 
-// Consonants that are hard to confuse. Without vowels no words appear.
+// Consonants that are hard to confuse. Without vowels, a code cannot spell a word.
 const userCodeLetters = 'BCDFGHJKLMNPQRSTVWXZ';
 
 /** A code for a person to compare on two screens (RFC 8628), such as `WDJB-MJHT`: 20^8 values. */

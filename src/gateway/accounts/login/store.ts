@@ -39,7 +39,8 @@ export interface NewLoginAttempt {
 }
 
 /**
- * Inputs and ends have no effect, and the queries say so, unless the attempt is pending and has not expired.
+ * `countInput`, `finish` and `fail` change only an attempt that is pending and has not expired. They return
+ * null or false for any other attempt.
  */
 export interface LoginAttemptQueries {
   insert(attempt: NewLoginAttempt): Promise<void>;
@@ -105,8 +106,8 @@ function attemptQueries(
     },
     find: (digest) => read(sql, bureaus, digest, 0),
     async lock(digest, rereadSeconds) {
-      // Lock first, then read: a single statement would see the row as the lock's
-      // former holder left it, but not a user that the holder inserted.
+      // Lock first, then read: after waiting for the lock, a single statement would see the row as the
+      // previous holder left it, but its subqueries would not see a user that this holder inserted.
       await sql`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
       return read(sql, bureaus, digest, rereadSeconds);
     },

@@ -1,4 +1,4 @@
-// The e-mails that carry a code, and the comparison of a typed code with the one that was sent.
+// The e-mails that carry a code, and the comparison of a typed code with the code that was sent.
 import { randomInt } from 'node:crypto';
 import { secretsEqual } from '../../../kernel/secrets/secret.ts';
 import type { Mail } from '../../mail.ts';
@@ -52,6 +52,6 @@ export async function sendAccountExists(
  */
 export function matchesCode(input: string, code: string | null): boolean {
   const digits = input.replace(/[\s-]/g, '');
-  // Compare also when there is no code, so that the response time does not reveal it.
+  // Compare even if there is no code: the response time must not reveal that none was sent.
   return secretsEqual(digits, code ?? 'no code fits') && code !== null;
 }

@@ -2,15 +2,15 @@
 import type { Person } from './provider.ts';
 
 /**
- * The trimmed address in lower case, or null when it is no address. Mail servers ignore case in
- * practice. The contract allows ASCII only, so lower case never maps two different addresses to one.
+ * The trimmed address in lower case, or null for a string that is not an address. Mail servers ignore case
+ * in practice. The contract allows ASCII only, so lower case never maps two different addresses to one.
  */
 export function normalizeAddress(input: string): string | null {
   const address = input.trim().toLowerCase();
   return isAddress(address) ? address : null;
 }
 
-/** A provider's claim unchanged, or null when it does not match the contract's `Email`. */
+/** The unchanged address that a provider claims, or null when it does not match the contract's `Email`. */
 export function claimedAddress(claim: unknown): string | null {
   return typeof claim === 'string' && isAddress(claim) ? claim : null;
 }
@@ -19,10 +19,10 @@ function isAddress(text: string): boolean {
   return text.length <= 254 && addressPattern.test(text);
 }
 
-// The same pattern as the contract's, for login inputs and claims of providers, which no schema validates.
+// The contract's pattern, repeated here because no schema validates login inputs and claims of providers.
 const addressPattern = /^[a-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}$/i;
 
-/** The person who proved an address. Every way of proving it leads to the same account of a Bureau. */
+/** The owner of a verified address. Password and e-mail code logins lead to the same account of a Bureau. */
 export function emailPerson(address: string, displayName: string | null = null): Person {
   return { issuer: 'email', subject: address, email: address, displayName };
 }

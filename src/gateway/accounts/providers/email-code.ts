@@ -1,4 +1,4 @@
-// The login with a code that is sent to an e-mail address. An address without an account gets a new one.
+// The login with a code that is sent to an e-mail address. It creates an account for a new address.
 import { invalidMember } from '../../../kernel/problem.ts';
 import type { AttemptLimits } from '../core/attempt-limits.ts';
 import { matchesCode, newEmailCode, sendCode, type Mailer } from './code-mail.ts';

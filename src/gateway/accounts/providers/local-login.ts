@@ -1,6 +1,5 @@
-// The login without credentials of the local edition. It must be unreachable for other machines,
-// for proxies and for web pages that the person has open, except the pages of this server, such as
-// `/login`.
+// The local edition's login without credentials. It must be unreachable for other machines, for proxies,
+// and for web pages that the person has open, except this server's own pages such as `/login`.
 import { isLoopbackAddress, isLoopbackHost } from '../../../kernel/http/address.ts';
 import type { InstantProvider, Person } from './provider.ts';
 
@@ -25,8 +24,8 @@ export function mayLogInLocally({
   cityBaseUrl: string | undefined;
   trustedProxies: readonly string[];
 }): boolean {
-  // A public address or a trusted proxy means that other machines reach this server.
-  // Behind a proxy every caller has a loopback address.
+  // A public address or a trusted proxy means that other machines can reach this server. Behind a proxy
+  // on this machine, the connections of all callers come from a loopback address.
   const isPrivate = trustedProxies.length === 0 && (cityBaseUrl === undefined || isLoopbackUrl(cityBaseUrl));
   return engine === 'embedded' && localLogin !== false && isPrivate;
 }

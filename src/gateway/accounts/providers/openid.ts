@@ -1,5 +1,5 @@
-// OpenID Connect and plain OAuth 2.0 logins through openid-client, which only this file imports. PKCE and
-// state are always used; a nonce and a signed ID token wherever the third party supports OpenID Connect.
+// OpenID Connect and plain OAuth 2.0 logins through openid-client, which only this file imports. Every login
+// uses PKCE and a state; a login at an OpenID Connect provider also uses a nonce and a signed ID token.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import * as client from 'openid-client';
 import { isLoopbackHost, isSecureUrl } from '../../../kernel/http/address.ts';
@@ -16,7 +16,7 @@ export interface ThirdParty {
   server: { issuer: string } | { authorizationUrl: string; tokenUrl: string; issuer: string; isPlain: true };
 }
 
-/** The result of the exchange of an authorization code. */
+/** What an authorization code was exchanged for. */
 export interface Grant {
   /** The claims of the verified ID token; undefined for plain OAuth. */
   claims: { iss: string; sub: string; [name: string]: unknown } | undefined;
@@ -29,7 +29,7 @@ export interface Grant {
 export interface OpenIdOptions {
   fetch: typeof globalThis.fetch;
   clock: Pick<Clock, 'monotonicMs'>;
-  /** The deadline of all requests of one step together. */
+  /** One deadline for all requests of a login step. */
   deadlineMs?: number;
   /** How long a discovery document is cached. */
   cacheMs?: number;
@@ -73,8 +73,8 @@ export function createOpenId({
   };
   const configurationOf = createConfigurationCache({ fetch: boundedFetch, clock, cacheMs });
 
-  // The signal cannot abort a discovery that another call started and this one
-  // shares; withTimeout rejects all the same.
+  // The signal cannot abort a discovery that another call started and that this call shares, but
+  // `withTimeout` still rejects at the deadline.
   async function withDeadline<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await withTimeout((signal) => deadline.run(signal, work), { ms: deadlineMs, error: timedOut });
@@ -170,7 +170,7 @@ function createConfigurationCache({
     const key = JSON.stringify(party);
     const entry = cache.get(key);
     if (entry && clock.monotonicMs() - entry.atMs < cacheMs) return entry.configuration;
-    // A changed client secret makes a new key. Clear the cache before keys of former secrets pile up.
+    // A changed client secret makes a new key. Clear the cache before entries of old secrets pile up.
     if (cache.size >= 32) cache.clear();
     const configuration = configure(party, fetch);
     cache.set(key, { configuration, atMs: clock.monotonicMs() });

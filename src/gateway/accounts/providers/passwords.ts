@@ -1,4 +1,4 @@
-// Checks and digests the passwords of users. A check costs the same time for an address without an account.
+// Checks and digests the passwords of users. A check takes the same time for an address without an account.
 import {
   checkPassword,
   digestPassword,
@@ -73,8 +73,8 @@ export function createPasswords({
 }
 
 /**
- * Runs the work with a place in the queue. `turn` resolves when a digest may be
- * computed. Throws 429 when it is full.
+ * Joins the queue for digests and runs the work. The work calls `waitForTurn` before it computes a
+ * digest. Throws 429 when the queue is full.
  */
 async function runQueued<T>(
   concurrencyLimit: ConcurrencyLimit,

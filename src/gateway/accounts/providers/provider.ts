@@ -7,7 +7,7 @@
 export interface Person {
   issuer: string;
   subject: string;
-  /** Only an address that the provider has verified. */
+  /** An address that the provider has verified; null when there is none. */
   email: string | null;
   displayName: string | null;
   avatarUrl?: string | null;
@@ -32,26 +32,26 @@ export interface LoginInput {
 }
 
 /**
- * The result of an input: a person, an existing user, or a request for more input. The provider
- * gets `state` back with the next input. It is stored encrypted under the caller's `login_id`.
+ * The result of an input: a person, an existing user, or a request for more input. The caller stores
+ * `state`, encrypted with a key derived from the `login_id`, and returns it with the next input.
  */
 export type InputStep =
   | { outcome: 'done'; person: Person }
-  /** The digest that the password matched. The login fails when the password is changed before it ends. */
+  /** The password matched `passwordDigest`. If the password changes meanwhile, the login fails. */
   | { outcome: 'done'; userId: string; passwordDigest: string }
   | { outcome: 'input'; inputs: readonly LoginInput[]; state: string };
 
 interface Provider {
   id: string;
-  /** The name for people. */
+  /** The name that login pages show. */
   label: string;
   /** The first inputs. */
   inputs: readonly LoginInput[];
-  /** Whether this caller can use the provider now. To any other caller it does not exist. */
+  /** Whether this caller can use the provider now. Other callers get the answers for an unknown provider. */
   available(context: LoginContext): boolean;
 }
 
-/** Knows the person without any input. */
+/** Identifies the person without any input. */
 export interface InstantProvider extends Provider {
   kind: 'instant';
   person: Person;
@@ -60,7 +60,7 @@ export interface InstantProvider extends Provider {
 /** Asks the person for inputs. */
 export interface InputProvider extends Provider {
   kind: 'input';
-  /** The inputs that are expected next; those of the start when `state` is null. */
+  /** The inputs that are expected next: the first inputs when `state` is null. */
   inputsAfter(state: string | null): readonly LoginInput[];
   /** Throws 401 `invalid_credentials` for a wrong input, 429 after too many attempts. */
   continue(

@@ -147,8 +147,8 @@ async function openIdPerson({ claims, userInfo }: Grant): Promise<Person> {
   };
 }
 
-// OpenID Connect Core 1.0, section 2, limits `sub` to 255 characters. An empty one
-// would merge all people of a provider.
+// OpenID Connect Core 1.0, section 2, limits `sub` to 255 characters. An empty `sub` would give all people
+// of a provider the same account.
 const subjectPattern = /^(?=.*\S)\P{Cc}{1,255}$/u;
 
 async function fetchGithubPerson(grant: Grant, env: EnvReader): Promise<Person> {
