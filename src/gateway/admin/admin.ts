@@ -1,5 +1,5 @@
-// Administrators: login, sessions and credentials. An attempt is counted before its password is
-// checked, and an unknown ID costs the same work and gets the same answer as a wrong password.
+// Administrators: login, sessions and credentials. A login attempt is counted before its password is
+// checked. An unknown ID takes the same time and gets the same answer as a wrong password.
 import { createBackground, type Background } from '../../kernel/background.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { networkOf } from '../../kernel/http/address.ts';
@@ -23,14 +23,14 @@ import type { LoginSource } from './attempt-counters-store.ts';
 import type { AdminStore } from './store.ts';
 
 export interface SessionLimits {
-  /** A session ends this long after its login. */
+  /** A session expires this long after its login. */
   ttlSeconds: number;
   /**
-   * A session ends after this long without a request. Uses are recorded once a
-   * minute, so it may end that much sooner.
+   * A session expires after this long without a request. Requests are recorded at most once a minute, so it
+   * may expire up to a minute early.
    */
   idleSeconds: number;
-  /** Live sessions of one administrator. A further login revokes the oldest. */
+  /** Live sessions of one administrator. One login more revokes the oldest session. */
   maxSessions: number;
 }
 
@@ -39,7 +39,7 @@ export interface AdminOptions {
   log: Log;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void>; note(entry: AuditEntry): Promise<void> };
   changes: { bump(tx: Tx): Promise<void> };
-  /** Machine credentials act for one of these. */
+  /** A machine credential is created for one existing Bureau. */
   bureaus: { find(bureauId: string): Promise<object | null> };
   /** The user tokens that machine credentials issue. */
   tokens: { revokeCreatedBy(tx: Tx, credentialId: string): Promise<number> };
@@ -48,7 +48,8 @@ export interface AdminOptions {
   sessions?: Partial<SessionLimits>;
   attemptLimits?: Partial<AdminAttemptLimits>;
   /**
-   * Rounds of PBKDF2 for new digests, at least 600,000. A digest with fewer is replaced at the next login.
+   * Rounds of PBKDF2 for new digests, at least 600,000. A digest with fewer rounds is replaced at the next
+   * login.
    */
   passwordRounds?: number;
   /** Limits concurrent password checks. Share one among everything in the process that checks passwords. */
@@ -174,8 +175,8 @@ async function logIn(
 }
 
 /**
- * Audits a failed login. Only an existing ID is recorded: an unknown one may be a
- * password typed into the wrong field.
+ * Audits a failed login. The entry names the ID only if it exists: an unknown ID may be a password that was
+ * typed into the wrong field.
  */
 async function recordFailedLogin(
   { store, audit, attemptLimits }: Pick<Shared, 'store' | 'audit' | 'attemptLimits'>,

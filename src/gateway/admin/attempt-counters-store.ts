@@ -19,14 +19,14 @@ export interface LoginSource {
 
 export interface AttemptCounterStore {
   /**
-   * Counts the attempt, or returns how long to wait until one would be counted.
-   * Concurrent attempts cannot pass the limits.
+   * Counts the attempt, or returns how long to wait before the next attempt. Concurrent attempts cannot
+   * exceed the limits.
    */
   countAttempt(
     source: LoginSource,
     limits: AdminAttemptLimits,
   ): Promise<{ retryAfterSeconds: number } | 'counted'>;
-  /** How long to wait until an attempt would be counted; 0 for now. Counts nothing. */
+  /** How long to wait before the next attempt; 0 when it may be made now. Counts nothing. */
   waitSeconds(source: LoginSource, limits: AdminAttemptLimits): Promise<number>;
   /** Deletes up to 100 counters without an attempt for this long. */
   deleteOldCounters(seconds: number): Promise<void>;
@@ -36,7 +36,7 @@ export function attemptCounterStore(database: Database): AttemptCounterStore {
   const { sql } = database;
   return {
     async countAttempt(source, limits) {
-      // Decide without a lock first: in a flood, an attempt that has to wait costs one read.
+      // Decide without a lock first, so that in a flood each refused attempt costs only one read.
       const preview = decideAttempt(await readCounters(sql, source), limits);
       if (!preview.isAllowed) return { retryAfterSeconds: preview.retryAfterSeconds };
       return database.tx((tx) => countLocked(tx, source, limits));
@@ -76,7 +76,7 @@ async function countLocked(
         when 'id' then ${tries.id}::integer
         else ${tries.pair}::integer end,
       opened_at = case when scope = 'address' and ${startsWindow} then gateway.townhall_now() else opened_at end,
-      -- The time is that of the transaction's start, so one that started earlier may be counted later.
+      -- townhall_now() is the start of the transaction, and an attempt that started earlier may be counted later.
       last_try_at = greatest(last_try_at, gateway.townhall_now())
     where ${hasKey(tx, keys)}`;
   return 'counted';
@@ -86,7 +86,7 @@ async function countLocked(
 export async function uncountAttempt(tx: Tx, source: LoginSource): Promise<void> {
   const keys = keysOf(source);
   await tx`select 1 from gateway.admin_guesses where ${hasKey(tx, keys)} order by scope for update`;
-  // The shared counter of the ID did not count an attempt from a known network.
+  // The ID's counter did not count this attempt if the network was known before, so it is not reduced then.
   await tx`
     update gateway.admin_guesses set tries = greatest(tries - 1, 0)
     where (scope = 'address' and key = ${keys.address})
@@ -119,8 +119,8 @@ function hasKey(sql: Sql, { address, id, pair }: CounterKeys) {
 }
 
 async function readCounters(sql: Sql, source: LoginSource, lock = sql``): Promise<Counters> {
-  // The ages are those at the transaction's start, so waiting for a lock never makes
-  // the decision more lenient.
+  // The ages are those at the start of the transaction, so an attempt that waits for the lock is not
+  // allowed sooner for that.
   const rows = await sql<(Counter & { scope: CounterScope })[]>`
     select scope, tries, succeeded_at is not null as "hasSucceeded",
       extract(epoch from gateway.townhall_now() - opened_at)::float8 as "ageSeconds",

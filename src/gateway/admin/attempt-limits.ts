@@ -1,11 +1,11 @@
-// Limits on guessing administrators' passwords. Three counters apply to each attempt:
-// the administrator ID from one network, the ID from all networks that never logged
-// in with it, and the network over all IDs. A network that has logged in with the ID
-// is exempt from the second one, so unknown networks cannot lock an administrator out.
+// Limits on guessing administrators' passwords. Three counters apply to each attempt: the administrator ID
+// from one network ("pair"), the ID from all unknown networks ("id"), and the network over all IDs
+// ("address"). A network is known to an ID once it has logged in with it. Known networks are exempt from the
+// counter "id", so unknown networks cannot lock an administrator out.
 
-/** Every limit, so that a test can pass small ones. Times are in seconds. */
+/** All limits. Tests replace them with smaller ones. Times are in seconds. */
 export interface AdminAttemptLimits {
-  /** Attempts at one ID from one network before each further one is delayed, twice as long each time. */
+  /** Attempts at one ID from one network without a delay. Each attempt after them waits twice as long. */
   freeTries: number;
   firstDelaySeconds: number;
   maximumDelaySeconds: number;
@@ -15,7 +15,7 @@ export interface AdminAttemptLimits {
   /** Attempts at all IDs from one network in each window. */
   addressTries: number;
   addressWindowSeconds: number;
-  /** A counter starts again after this long without an attempt. */
+  /** A counter starts over after this long without an attempt. */
   forgetSeconds: number;
 }
 
@@ -47,7 +47,7 @@ export interface Counter {
 
 export type Counters = Record<CounterScope, Counter>;
 
-/** Whether an attempt is allowed, and then the new value of each counter. */
+/** Whether an attempt is allowed: the delay if not, or the new value of each counter. */
 export type Decision =
   | { isAllowed: false; retryAfterSeconds: number }
   | { isAllowed: true; tries: Record<CounterScope, number>; startsWindow: boolean };

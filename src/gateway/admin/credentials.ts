@@ -1,4 +1,4 @@
-// The administrator's ID and password: the first ones, and their replacement by a command on this machine.
+// The administrator's ID and password. A command on this machine sets them up and can reset them.
 import type { Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -72,7 +72,7 @@ export function createCredentials({
       const digest = await digestPassword(password, rounds);
       await store.replaceAndRevokeSessions(adminId, digest, async (tx) => {
         await record(tx, 'admin.reset', adminId);
-        // Every replica ends the running calls of revoked sessions. After a setup there are none.
+        // Makes every replica end the running calls of the revoked sessions.
         await changes.bump(tx);
       });
       log.info({ adminId }, 'replaced the administrator and revoked every session');

@@ -1,4 +1,4 @@
-// SQL for machine credentials. The database's clock decides whether one has expired.
+// SQL for machine credentials. The database's clock decides whether a credential has expired.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 
 /** A machine credential: the credential of a product's backend. */
@@ -28,12 +28,12 @@ export type AuditWrite = (tx: Tx) => Promise<void>;
 export interface MachineStore {
   insertMachine(machine: NewMachine, writeAudit: AuditWrite): Promise<Machine>;
   findMachine(digest: Buffer): Promise<(Machine & { isUseStale: boolean }) | null>;
-  /** The credential while it is valid. Its revocation waits until the transaction ends. */
+  /** The credential while it is valid. A revocation of it waits until the transaction ends. */
   lockLiveMachine(tx: Tx, credentialId: string): Promise<Machine | null>;
   recordMachineUse(credentialId: string): Promise<void>;
-  /** All credentials, also revoked ones, oldest first. */
+  /** All credentials, including revoked ones, oldest first. */
   listMachines(): Promise<Machine[]>;
-  /** Returns whether the credential was live; null when there is none. */
+  /** Returns false when the credential was revoked before, and null when there is none. */
   revokeMachine(credentialId: string, writeAudit: AuditWrite): Promise<boolean | null>;
 }
 
@@ -97,7 +97,8 @@ function columns(sql: Sql) {
     ${expiry(sql)} as "expiresAt", revoked_at as "revokedAt", last_used_at as "lastUsedAt"`;
 }
 
-// During a rolling upgrade, a replica of an earlier release can still insert a credential without an expiry.
+// During a rolling upgrade, a replica of an earlier release may still insert a credential without an expiry:
+// it expires after the maximum lifetime.
 function expiry(sql: Sql) {
   return sql`coalesce(expires_at, created_at + interval '365 days')`;
 }

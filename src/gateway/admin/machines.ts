@@ -1,5 +1,5 @@
-// Machine credentials: what a product's backend uses in place of an administrator's
-// session. Each is limited to a few named operations and to one Bureau.
+// Machine credentials: a product's backend uses one instead of an administrator's session. Each is limited to
+// a few named operations and to one Bureau.
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -94,7 +94,7 @@ export function createMachines({
   };
 }
 
-/** The identity of a request with a machine credential. Scopes of later releases allow nothing. */
+/** The identity of a request with a machine credential. A scope of a later release allows nothing here. */
 export function identityOf(
   { credentialId, bureauId, scopes }: Machine,
   scopeOperations: ScopeOperations,

@@ -7,8 +7,8 @@ import type { LoginSource } from './attempt-counters-store.ts';
 import type { AdminStore } from './store.ts';
 
 /**
- * The stored digest that the password matches, or null. Throws 429 when a limit or
- * the queue of checks is reached.
+ * The stored digest that the password matches, or null. Throws 429 when an attempt limit is reached or
+ * the queue of checks is full.
  */
 export type CheckPassword = (source: LoginSource, password: string) => Promise<string | null>;
 

@@ -24,19 +24,19 @@ export interface NewSession {
   digest: Buffer;
   last4: string;
   ttlSeconds: number;
-  /** A session ends after this long without use. */
+  /** A session expires after this long without use. */
   idleSeconds: number;
-  /** Live sessions of the administrator, including the new one. The oldest ones beyond it are revoked. */
+  /** Live sessions of the administrator, including the new one. The oldest sessions above it are revoked. */
   maxSessions: number;
 }
 
 export interface AdminStore extends AttemptCounterStore, MachineStore {
   exists(): Promise<boolean>;
-  /** Inserts the first administrator. Returns false, without a change, when there is one. */
+  /** Inserts the first administrator. Returns false, and changes nothing, when there is one already. */
   insertFirst(adminId: string, passwordDigest: string, writeAudit: AuditWrite): Promise<boolean>;
   /**
-   * Makes these the only credentials, revokes every session and deletes all attempt
-   * counters, which the operator may have used up.
+   * Makes these the only credentials and revokes every session. Also deletes all attempt counters: the
+   * operator may have used up the attempts with a forgotten password.
    */
   replaceAndRevokeSessions(adminId: string, passwordDigest: string, writeAudit: AuditWrite): Promise<void>;
   findPasswordDigest(adminId: string): Promise<string | null>;
@@ -124,7 +124,7 @@ function sessionStore(
     openSession: (session, source, { passwordDigest, writeAudit }) =>
       database.tx(async (tx) => {
         const { adminId, idleSeconds, maxSessions } = session;
-        // The row lock also serializes the logins of one administrator, so that each counts all sessions.
+        // The row lock also serializes the logins of one administrator: each sees the sessions of the others.
         const [administrator] = await tx`
           select 1 from gateway.admin_administrators
           where admin_id = ${adminId} and password_digest = ${passwordDigest} for update`;
