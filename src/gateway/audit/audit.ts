@@ -48,7 +48,7 @@ export function audit({
   let currentRun: Promise<void> | undefined;
 
   async function runWorker(): Promise<void> {
-    // The first deletion waits, so that it does not slow down the start.
+    // Delay the first deletion, so that it does not slow down the start of the server.
     let deletedAtMs = clock.monotonicMs() - retentionEveryMs + firstRetentionMs;
     while (!stop.signal.aborted) {
       try {

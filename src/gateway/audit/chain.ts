@@ -1,5 +1,6 @@
-// The hash chain over the audit log (SHA-256). Each batch of entries hashes the previous batch's hash and its
-// own digests. One replica appends at a time, under an advisory lock that the others try without waiting.
+// The hash chain over the audit log (SHA-256). A batch's hash covers the previous batch's hash and the
+// digests of its own entries. Only one replica appends at a time: it holds an advisory lock, and the other
+// replicas skip the round instead of waiting.
 import { createHash } from 'node:crypto';
 import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -40,7 +41,8 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
       return { batch, hash, entries: links.length };
     });
     if (head === null) return;
-    // A copy of the log elsewhere then has the head, which proves that the end of the chain was not cut off.
+    // Log the head of the chain: a copy of this log kept elsewhere then proves that the end of the chain was
+    // not cut off.
     log.info(
       { batch: String(head.batch), entries: head.entries, head: head.hash.toString('hex') },
       'audit entries chained',
@@ -48,7 +50,10 @@ export async function appendPending(store: AuditStore, log: Log): Promise<void> 
   }
 }
 
-/** Deletes days that ended more than `days` days ago. The next batch still contains the last deleted hash. */
+/**
+ * Deletes the batches of days that ended more than `days` days ago. The oldest batch that stays still holds
+ * the hash of the last deleted batch.
+ */
 export async function deleteOldDays(store: AuditStore, days: number, log: Log): Promise<void> {
   const deletedCount = await store.tx(async (tx) => {
     if (!(await store.lockChain(tx))) return 0;

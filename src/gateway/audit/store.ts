@@ -1,4 +1,4 @@
-// SQL of the audit log: entries, their list, the hash chain over them, and the deletion of old days.
+// SQL of the audit log: entries and their list, the hash chain over them, and the deletion of old days.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { Origin } from '../identity.ts';
 
@@ -50,7 +50,7 @@ export interface Batch {
   entries: number;
 }
 
-/** A link of the chain with its entry, which is null when it is missing. */
+/** A link of the chain with its entry. `entry` is null when the entry is missing in the database. */
 export interface LinkedEntry {
   entryId: string;
   digest: Buffer;
@@ -60,14 +60,14 @@ export interface LinkedEntry {
 export interface AuditStore {
   insert(tx: Tx, entry: AuditEntry, entryId: string): Promise<void>;
   /**
-   * Newest first, which is the order of the ids. Returns one row more than `limit`, which tells whether
-   * another page follows the entry `before`.
+   * Lists entries by descending ID, which is newest first. `before` is the last ID of the previous page.
+   * Returns one row more than `limit` if another page follows.
    */
   list(filter: AuditFilter, page: { before: string | null; limit: number }): Promise<AuditRow[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Whether there are entries that are not in the chain yet. */
   hasPending(): Promise<boolean>;
-  /** Tries to take the lock until the end of the transaction; false when another replica has it. */
+  /** Tries to lock the chain until the transaction ends; false when another replica holds the lock. */
   lockChain(tx: Tx): Promise<boolean>;
   dequeuePending(tx: Tx, limit: number): Promise<{ entryId: string; entry: EntryText }[]>;
   findLastBatch(sql?: Sql): Promise<Batch | null>;
@@ -80,7 +80,7 @@ export interface AuditStore {
   /** The number of the last batch whose day ended more than `days` days ago. */
   findLastBatchOlderThan(tx: Tx, days: number): Promise<bigint | null>;
   deleteThrough(tx: Tx, batch: bigint): Promise<number>;
-  /** Whether a retention entry says that all batches through this one were deleted. */
+  /** Whether a retention entry records that all batches through this one were deleted. */
   hasRetentionEntry(batch: bigint): Promise<boolean>;
 }
 
@@ -97,7 +97,7 @@ export function auditStore(database: Database): AuditStore {
   };
 }
 
-/** Entries and the queue of those that are not in the chain yet. */
+/** Entries, and the queue of entries that are not in the chain yet. */
 function pendingQueries(
   sql: Sql,
 ): Pick<AuditStore, 'insert' | 'hasPending' | 'countPending' | 'dequeuePending'> {
@@ -178,7 +178,8 @@ function chainQueries(sql: Sql): Pick<AuditStore, 'lockChain' | 'findLastBatch' 
       return batch ?? null;
     },
     async insertBatch(tx, { batch, previous, hash, entries }, links) {
-      // greatest(): a clock that goes backwards must not add batches to a day that is over.
+      // greatest(): days must never decrease along the chain, even if the clock goes backwards, because
+      // old days are deleted as one prefix of the chain.
       await tx`
         insert into gateway.audit_batches (batch, day, entries, previous, hash)
         select ${batch}, greatest((gateway.townhall_now() at time zone 'UTC')::date,
@@ -249,8 +250,8 @@ function retentionQueries(): Pick<AuditStore, 'findLastBatchOlderThan' | 'delete
   };
 }
 
-// The order and the format are fixed, whatever the connection's settings: hashes must stay
-// reproducible.
+// The order and format of the members do not depend on the connection's settings: anyone must be able to
+// compute the same hashes again later.
 function entryText(sql: Sql) {
   return sql`array[e.entry_id, to_char(e.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), e.actor_kind, e.actor_id,
     e.token_id, e.address, e.request_id, e.action, e.target_kind, e.target_id, e.outcome, e.diff::text]`;

@@ -1,5 +1,5 @@
-// Verifies the hash chain of the audit log. Reports altered, missing and inserted
-// entries, and batches that do not follow from their predecessor.
+// Verifies the hash chain of the audit log. Reports altered, missing and inserted entries, and batches that
+// do not continue from the preceding batch.
 import { batchHash, entryDigest, genesisHash } from './chain.ts';
 import type { AuditStore, Batch } from './store.ts';
 
@@ -73,7 +73,7 @@ async function follows(store: AuditStore, batch: Batch, lastBatch: Batch | null)
   if (lastBatch !== null)
     return batch.batch === lastBatch.batch + 1n && batch.previous.equals(lastBatch.hash);
   if (batch.batch === 1n) return batch.previous.equals(genesisHash);
-  // The chain may start at a later batch only when a retention entry covers the deleted ones.
+  // The chain may start after batch 1 only when a retention entry covers the deleted batches.
   return store.hasRetentionEntry(batch.batch - 1n);
 }
 
