@@ -1,13 +1,13 @@
-// In-memory rate limits and login origins of active Bureaus. Every request needs
-// them, so they are not queried each time.
+// Keeps the rate limits and login origins of active Bureaus in memory: every request needs them, and a query
+// per request would be too slow.
 import type { BureausStore } from './store.ts';
 
 export interface ActiveBureauCache {
-  /** A Bureau's own limit for each of its users, as of the last `refresh`. */
+  /** The limit that a Bureau sets for each of its users, as of the last `refresh`; undefined without one. */
   requestsPerMinute(bureauId: string): number | undefined;
   /** Whether pages of the origin may call the login operations, as of the last `refresh`. */
   hasLoginOrigin(origin: string): boolean;
-  /** Reads limits and origins again. Call it after each change of a Bureau. */
+  /** Reads limits and origins from the database. Call it after each change of a Bureau. */
   refresh(): Promise<void>;
 }
 

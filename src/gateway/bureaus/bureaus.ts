@@ -1,5 +1,5 @@
-// Bureaus, the tenants of the gateway: create, change, pause, archive. Other slices ask here
-// whether a Bureau may be served, and embed its state into their own queries through SQL fragments.
+// Bureaus, the tenants of the gateway: create, change, pause, archive. Other slices check here whether a
+// Bureau may be served, and embed its state into their own queries as SQL fragments.
 import type { Bureau as BureauBody } from '../../contract/gateway/types.gen.ts';
 import type { Sql, Tx } from '../../kernel/data/database.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -32,8 +32,8 @@ interface BureausOptions {
 
 export interface Bureaus extends Service<'bureaus'>, ActiveBureauCache {
   /**
-   * Creates the Bureau `local` of the local edition unless it exists, in whatever
-   * state. Throws a Problem when `serverUrl` is not a valid entrypoint.
+   * Creates the Bureau `local` of the local edition unless it exists, even if it is paused or archived.
+   * Throws a Problem when `serverUrl` is not a valid entrypoint.
    */
   ensureLocal(serverUrl: string): Promise<void>;
   find(bureauId: string): Promise<Bureau | null>;
@@ -46,7 +46,7 @@ export interface Bureaus extends Service<'bureaus'>, ActiveBureauCache {
   refuseUnlessActive(state: BureauState): void;
 }
 
-/** The members of a call that the handlers of changes use. */
+/** The members of a call that the changing operations use. */
 interface ChangeCall {
   operationId: string;
   body: { bureau_id: string };
@@ -103,8 +103,8 @@ export function bureaus(options: BureausOptions): Bureaus {
 }
 
 /**
- * Changes one Bureau and records it in the audit log, in one transaction; `work`
- * returns null to leave it as it is.
+ * Changes one Bureau and records the change in the audit log, in one transaction. `work` returns null when
+ * there is nothing to change.
  */
 async function change(
   { store, audit, changes }: ChangeOptions,

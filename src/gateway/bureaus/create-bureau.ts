@@ -1,5 +1,5 @@
-// bureaus.createBureau: inserts the Bureau, its audit entry and the answer for
-// repeated calls in one transaction.
+// bureaus.createBureau: stores the Bureau, its audit entry and the answer for retries with the same
+// idempotency key in one transaction.
 import type { Bureau as BureauBody } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { id } from '../../kernel/ids.ts';

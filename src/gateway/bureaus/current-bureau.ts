@@ -1,5 +1,4 @@
-// bureaus.getCurrentBureau: the Bureau of the calling user, or of a user token that
-// an administrator asks about.
+// bureaus.getCurrentBureau: the Bureau of the calling user, or of a user token that an administrator sends.
 import type { Bureau as BureauBody, BureauSummary } from '../../contract/gateway/types.gen.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Identity } from '../identity.ts';
@@ -35,7 +34,7 @@ export function createGetCurrentBureau({
     return bureau;
   }
 
-  /** A machine credential gets 404 for tokens of other Bureaus, also for those that are paused. */
+  /** A machine credential gets 404 for tokens of all other Bureaus, even if they are paused or archived. */
   async function findVisibleOwner(token: string, machineBureauId: string | undefined): Promise<TokenOwner> {
     // Check the machine's own Bureau first: while it is not active, the answer is 403 for every token.
     if (machineBureauId !== undefined) refuseUnlessActive((await requireBureau(machineBureauId)).state);

@@ -20,7 +20,7 @@ export function refuseUnlessActive(state: BureauState): void {
     );
 }
 
-/** Throws 409 `bureau_archived` for an archived Bureau, which cannot change. */
+/** Throws 409 `bureau_archived` for an archived Bureau, which can no longer be changed. */
 export function refuseArchived(state: BureauState): void {
   if (state === 'archived') {
     throw new Problem(
@@ -32,10 +32,7 @@ export function refuseArchived(state: BureauState): void {
   }
 }
 
-/**
- * False when the Bureau is in the state already. Throws 409 `bureau_archived` for a
- * transition out of the final state.
- */
+/** False when the Bureau is already in the state. Throws 409 `bureau_archived` when it is archived. */
 export function changesState(currentState: BureauState, nextState: BureauState): boolean {
   if (currentState === nextState) return false;
   refuseArchived(currentState);

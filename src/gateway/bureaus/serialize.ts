@@ -1,4 +1,4 @@
-// Bureaus in the contract's shape.
+// Serializes Bureaus for answers.
 import type { Bureau as BureauBody, BureauSummary } from '../../contract/gateway/types.gen.ts';
 import type { Bureau } from './store.ts';
 

@@ -12,7 +12,7 @@ export function requireServerUrl(text: string): string {
   return text;
 }
 
-/** Throws 400 unless each is an origin in the browser's form; returns them without duplicates. */
+/** Throws 400 unless each is an origin as browsers write it; returns them without duplicates. */
 export function requireOrigins(origins: readonly string[]): string[] {
   for (const [index, origin] of origins.entries()) {
     const param = `redirect_origins[${index}]`;

@@ -49,7 +49,7 @@ const contractNames: Record<keyof BureauSettings, string> = {
   metadata: 'metadata',
 };
 
-/** Old and new values by the contract's names. */
+/** The old and new values of the changed settings, by the contract's member names. */
 export function diffSettings(before: Bureau, settings: Partial<BureauSettings>): Record<string, unknown> {
   const toJson = (value: unknown) => (typeof value === 'bigint' ? Number(value) : value);
   return Object.fromEntries(

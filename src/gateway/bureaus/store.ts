@@ -1,4 +1,4 @@
-// SQL of the Bureaus table, and subqueries on it for the tables of other services.
+// SQL of the Bureaus table, and subqueries on it for queries of other services.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 import type { BureauState } from './lifecycle.ts';
 
@@ -49,7 +49,7 @@ export type SqlFragment = ReturnType<Sql['unsafe']>;
 /** Creation time in microseconds and ID of the last Bureau of the previous page. */
 export type BureauCursor = [createdAt: string, bureauId: string];
 
-/** The members of a Bureau that every request needs. */
+/** The members of a Bureau that the in-memory cache of active Bureaus keeps. */
 export type ActiveBureau = Pick<
   Bureau,
   'bureauId' | 'limits' | 'redirectOrigins' | 'redirectUris' | 'serverUrl'
@@ -60,7 +60,7 @@ export interface BureausStore {
   insertIfAbsent(bureau: Pick<Bureau, 'bureauId' | 'name' | 'serverUrl'>): Promise<boolean>;
   find(bureauId: string): Promise<Bureau | null>;
   list(after: BureauCursor | null, count: number): Promise<(Bureau & { createdAtText: string })[]>;
-  /** These three are subqueries for queries of other tables, whose `column` has the ID of the Bureau. */
+  /** This and the next two are subqueries for queries of other tables; `column` there has the Bureau's ID. */
   stateOf(sql: Sql, column: string): SqlFragment;
   modelsOf(sql: Sql, column: string): SqlFragment;
   startingCreditsOf(sql: Sql, column: string): SqlFragment;

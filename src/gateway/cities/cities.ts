@@ -1,5 +1,5 @@
-// Cities: records of deployments, and which of them is served here. Records have no
-// effect; the command line deploys.
+// Cities: the records of deployments, and which of them this server belongs to. A record only documents a
+// deployment; the command line deploys.
 import type { City as CityBody, UpsertCityRequest } from '../../contract/gateway/types.gen.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { invalidMember, Problem } from '../../kernel/problem.ts';
@@ -16,7 +16,7 @@ interface CitiesOptions {
 }
 
 export interface Cities extends Service<'cities'> {
-  /** Records a deployment that went live now. */
+  /** Records a deployment that has just gone live. */
   record(deployment: Omit<Deployment, 'deployedAt'>): Promise<void>;
 }
 
@@ -97,7 +97,7 @@ function readDeployment(body: UpsertCityRequest): Deployment {
   };
 }
 
-/** Removes trailing slashes, so that one address has one form. Throws 400 for an invalid address. */
+/** Removes trailing slashes, so that each address has only one form. Throws 400 for an invalid address. */
 function requireBaseUrl(text: string): string {
   const url = URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text) ? new URL(text) : undefined;
   const isWebAddress =
