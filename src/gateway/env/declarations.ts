@@ -1,4 +1,4 @@
-// Merges what services and models declare to read from the environment: one declaration per key.
+// Merges the environment keys that services and models declare into one declaration per key.
 import type { EnvDeclarer } from '../../contract/gateway/types.gen.ts';
 import type { Requirement } from '../service.ts';
 

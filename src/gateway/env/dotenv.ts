@@ -14,7 +14,7 @@ export interface DotenvError {
 }
 
 export interface Dotenv {
-  /** The entries in the order of the text. A key may occur twice; the later value counts. */
+  /** The entries in the order of the text. If a key occurs twice, the later value counts. */
   entries: DotenvEntry[];
   errors: DotenvError[];
 }

@@ -33,18 +33,18 @@ export interface EnvOptions {
 
 export interface Env extends Service<'env'> {
   reader: EnvReader;
-  /** Follows the changes of other replicas. Call it when all declarers are constructed. */
+  /** Starts to follow the changes of other replicas. Call it when all declarers are constructed. */
   start(): void;
   /**
-   * Encrypts every value under the primary key. Throws 409 `env_unreadable`, without
-   * a change, when one cannot be decrypted.
+   * Encrypts every value with the primary key. Throws 409 `env_unreadable`, and changes nothing, when a
+   * value cannot be decrypted.
    */
   rewrap(): Promise<RewrapResult>;
   /** The commands of `townhall env` on the control socket. */
   controls: Record<'env.rewrap' | 'env.keys', (input: unknown) => Promise<unknown>>;
 }
 
-// Services that derive an address from it may declare it too.
+// Services that derive an address from this key may declare it too; the declarations are merged.
 const publicAddress: Requirement = {
   key: 'TOWNHALL_CITY_BASE_URL',
   description:
@@ -53,7 +53,7 @@ const publicAddress: Requirement = {
   secret: false,
 };
 
-/** Needs a migrated database. Throws a SettingError when its values are sealed under another master key. */
+/** Needs a migrated database. Throws a SettingError when its values are encrypted with another master key. */
 export async function env(options: EnvOptions): Promise<Env> {
   const { store, vault, audit, changes, log, isReserved } = options;
   const declarations = () => declarationsOf(options.declarers());

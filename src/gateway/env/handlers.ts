@@ -79,7 +79,7 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
   };
 }
 
-/** The stored variables, and the declared ones that only the process environment has, sorted by key. */
+/** The stored variables, and declared variables that only the process environment has, sorted by key. */
 function listVariables(
   { snapshot, declarations, isSecret, isReserved }: HandlerOptions,
   reveal: boolean,

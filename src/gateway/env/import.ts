@@ -1,5 +1,5 @@
-// Parses a `.env` text into variables. One invalid line rejects the whole text; the
-// Problem names every such line.
+// Parses the text of a `.env` file into variables. One invalid line rejects the whole text; the Problem
+// lists the invalid lines, 16 at most.
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import { parseDotenv } from './dotenv.ts';
 import { validateVariable, type VariableError } from './variable.ts';
@@ -8,7 +8,7 @@ const maxBytes = 256 * 1024;
 const maxKeys = 500;
 const maxDetails = 16;
 
-/** The variables by key, in the order of the text. The last of several values of a key counts. */
+/** The variables by key, in the order of the text. If a key has several values, the last one counts. */
 export function parseVariables(content: string, isReserved: (key: string) => boolean): Map<string, string> {
   if (Buffer.byteLength(content, 'utf8') > maxBytes) {
     throw new Problem('too_large', 'request_too_large', 'The text is larger than 256 KiB.', {
@@ -36,7 +36,7 @@ export function parseVariables(content: string, isReserved: (key: string) => boo
   return variables;
 }
 
-// The text may hold secrets, so only the line's number is repeated.
+// The text may contain secrets, so the message repeats only the line number.
 function lineDetail(line: number, message: string): ProblemDetail {
   return { path: 'content', message: `line ${line}: ${message}` };
 }

@@ -1,5 +1,5 @@
-// Reads and verifies the master key. A key is created only for an embedded database in which nothing is
-// sealed yet; in every other case a missing or wrong key stops the start before anything is changed.
+// Reads and verifies the master key. A key is created only for an embedded database that holds no encrypted
+// value yet. In every other case a missing or wrong key stops the server's start before anything is changed.
 import { open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errorCode, isMissing } from '../../kernel/file-errors.ts';
@@ -18,7 +18,7 @@ import {
 } from '../../kernel/secrets/vault.ts';
 import { canaryTable, type EnvStore } from './store.ts';
 
-/** The settings with the keys. The previous key decrypts values that are not rewrapped yet. */
+/** The settings with the keys. The previous key decrypts values that were not re-encrypted yet. */
 export interface MasterKeySettings {
   masterKey?: string | undefined;
   masterKeyFile?: string | undefined;
@@ -66,9 +66,9 @@ export async function readMasterKeyIds(
 }
 
 /**
- * Opens the vault of a database, before or after its migrations. Uses the configured key, else the one
- * in the data folder, which is created when nothing is sealed yet. Throws a SettingError, without a
- * change, for a missing, malformed or wrong key, and when values are sealed but the canary is missing.
+ * Opens the vault of a database, before or after its migrations. Uses the configured key, or else the key
+ * in the data folder, which is created if nothing is encrypted yet. Throws a SettingError, and changes
+ * nothing, for a missing, malformed or wrong key, and when there are encrypted values but no canary.
  */
 export async function unlock({ settings, store, dataFolder, redactor, log }: UnlockOptions): Promise<Vault> {
   const { canary, variableCount } = await store.survey();
@@ -89,7 +89,7 @@ export async function unlock({ settings, store, dataFolder, redactor, log }: Unl
   return vault;
 }
 
-/** Throws a SettingError unless a key of the vault is the one that sealed the canary. */
+/** Throws a SettingError unless one of the vault's keys sealed the canary. */
 export function requireRightKey(vault: Vault, canary: string): void {
   try {
     if (vault.open(canaryContext, canary) === canaryText) return;
@@ -105,7 +105,7 @@ export function requireRightKey(vault: Vault, canary: string): void {
   );
 }
 
-/** `dataFolder` is that of the embedded database; null with PostgreSQL. */
+/** `dataFolder` is the folder of the embedded database; null with PostgreSQL. */
 function missingKey(dataFolder: string | null): SettingError {
   const remedy = 'Set TOWNHALL_MASTER_KEY or TOWNHALL_MASTER_KEY_FILE to 32 bytes in base64.';
   if (dataFolder === null)
@@ -186,7 +186,7 @@ async function readStoredKey(dataFolder: string | null, redactor: Redactor): Pro
   return parseKey(existing, { source: `The file ${path}`, remedy: damagedKeyRemedy, redactor });
 }
 
-/** Call it only while nothing is sealed. Null with PostgreSQL, where the operator sets the key. */
+/** Call it only while no value is encrypted. Null with PostgreSQL, where the operator sets the key. */
 async function createStoredKey(
   dataFolder: string | null,
   redactor: Redactor,

@@ -1,11 +1,11 @@
-// Runs one load at a time. Callers during a load share one further load, so that each of
-// them gets a load that started after its call; a failed load is retried until one succeeds.
+// Runs one load at a time. Calls during a running load share one more load after it, so that every caller
+// gets a load that started after its call. A failed load is retried until it succeeds.
 import type { Clock } from '../../kernel/clock.ts';
 
 export interface Refresher {
   /**
-   * Resolves when a load that started after this call has succeeded. Rejects when it
-   * fails; retries then run on.
+   * Resolves when a load that started after this call has succeeded. Rejects when that load fails; retries
+   * then continue in the background.
    */
   refresh(): Promise<void>;
   /** Stops retrying and waits for the running load. */
@@ -43,7 +43,7 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
       try {
         return await startOrQueue();
       } catch {
-        // The database is still unavailable, which the database's own health check reports.
+        // The database is still unavailable. Its own health check reports that.
       }
     }
   }

@@ -1,6 +1,6 @@
-// Rotation of the master key without downtime. New values are sealed under the key that sealed the
-// canary instead of each server's primary key. So servers can get the new key one by one, and the
-// rewrap switches all of them at once.
+// Rotation of the master key without downtime. Values are sealed with the key that sealed the canary, not
+// with each server's primary key. So the servers can be given the new key one by one, and the rewrap then
+// switches all of them at once.
 import type { Changes } from '../../kernel/data/changes.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -11,9 +11,9 @@ import { canaryContext, canaryText, requireRightKey } from './master-key.ts';
 import { variablesTable, type EnvStore, type SealedVariable, type StoredVariable } from './store.ts';
 
 export interface RewrapResult {
-  /** How many values were sealed under another key. */
+  /** How many values had been sealed with another key. */
   rewrapped: number;
-  /** The key that seals every value now. */
+  /** The key that now seals every value. */
   kid: string;
 }
 
@@ -62,8 +62,8 @@ interface RotationOptions {
 }
 
 /**
- * Writes the canary if there is none and returns the key that sealed it. Throws a
- * SettingError when that is another key.
+ * Writes the canary if there is none, and returns the ID of the key that sealed it. Throws a SettingError
+ * when the vault does not have that key.
  */
 export async function sealCanary(store: EnvStore, vault: Vault): Promise<string> {
   const existing = (await store.survey()).canary;
@@ -76,15 +76,15 @@ export async function sealCanary(store: EnvStore, vault: Vault): Promise<string>
 }
 
 /**
- * Seals every value under the primary key. Throws 409 `env_unreadable`, with the
- * keys, when a value cannot be decrypted.
+ * Seals every value with the primary key. Throws 409 `env_unreadable`, which lists the variables, when values
+ * cannot be decrypted.
  */
 export async function rewrapAll(
   tx: Tx,
   { store, vault, audit, changes }: RotationOptions,
 ): Promise<RewrapResult> {
   const kid = vault.primaryKid;
-  // Concurrent writers wait for this lock until the transaction ends, then write under the new key.
+  // Concurrent writers wait for this lock until the transaction ends, and then write with the new key.
   const canary = await store.lockCanary(tx, 'update');
   const rows = await store.listForUpdate(tx);
   const outdatedRows = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
@@ -110,7 +110,7 @@ export async function rewrapAll(
   return { rewrapped: resealedVariables.length, kid };
 }
 
-/** The values of the rows. Throws 409 `env_unreadable` with the keys of those that cannot be opened. */
+/** The values of the rows. Throws 409 `env_unreadable` with the keys of all rows that cannot be decrypted. */
 function openAll(vault: Vault, rows: readonly StoredVariable[]): string[] {
   const values = rows.map((row) => openOrNull(vault, row));
   const unreadableKeys = rows.filter((_row, index) => values[index] === null).map(({ key }) => key);

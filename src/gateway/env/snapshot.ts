@@ -1,6 +1,6 @@
-// All stored values in memory, decrypted, so that reading one is synchronous and needs
-// no database. It is reloaded after every change on any replica. A stored value that
-// cannot be decrypted reads as missing; the process environment does not replace it.
+// Keeps all stored values decrypted in memory, so that reading a value is synchronous and needs no database.
+// The snapshot is reloaded after every change on any replica. A stored value that cannot be decrypted reads
+// as missing; the process environment does not replace it.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
@@ -25,11 +25,11 @@ export interface EnvSnapshot extends EnvReader {
   /** Sorted by key. */
   entries(): readonly SnapshotEntry[];
   /**
-   * Resolves when a load that started after this call has succeeded. Rejects when it
-   * fails; retries then run on.
+   * Resolves when a load that started after this call has succeeded. Rejects when that load fails; retries
+   * then continue in the background.
    */
   refresh(): Promise<void>;
-  /** Decides again which values the log redacts. Call it when all declarers are constructed. */
+  /** Redacts secrets in the log by the current declarations. Call it when all declarers are constructed. */
   reviewSecrets(): void;
   close(): Promise<void>;
 }
@@ -60,7 +60,8 @@ export function createSnapshot(options: SnapshotOptions): EnvSnapshot {
 
   function toEntry(row: StoredVariable): CachedEntry {
     const existing = cache.get(row.key);
-    // Most loads change nothing. Compare the version too, which is part of the seal's context.
+    // Most loads change nothing, so reuse the decrypted value. The version is part of the seal's context
+    // and must be equal too.
     if (existing?.sealed === row.sealed && existing.version === row.version)
       return { ...existing, updatedAt: row.updatedAt };
     return decrypt(options, row);
@@ -103,7 +104,7 @@ export function createSnapshot(options: SnapshotOptions): EnvSnapshot {
   };
 }
 
-/** Hides the value of a secret in the log. Returns the function that ends this. */
+/** Redacts the value in the log if it is a secret. Returns the function that ends the redaction. */
 function redact(
   { isSecret, redactor }: Pick<SnapshotOptions, 'isSecret' | 'redactor'>,
   key: string,

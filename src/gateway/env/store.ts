@@ -1,7 +1,7 @@
 // SQL for environment variables. It stores and returns encrypted values only.
 import type { Database, Sql, Tx } from '../../kernel/data/database.ts';
 
-/** The tables that values are sealed for; see `SealContext`. */
+/** The table names to which sealed values are bound; see `SealContext`. */
 export const variablesTable = 'gateway.env_variables';
 export const canaryTable = 'gateway.env_canary';
 
@@ -18,7 +18,7 @@ export interface StoredVariable extends SealedVariable {
 export interface EnvStore {
   /** Works before the migrations: reports nothing sealed when the tables do not exist. */
   survey(): Promise<{ canary: string | null; variableCount: number }>;
-  /** Has no effect when there is one. */
+  /** Has no effect when there is a canary already. */
   insertCanary(sealed: string): Promise<void>;
   /** Sorted by key. */
   list(): Promise<StoredVariable[]>;
@@ -35,7 +35,7 @@ export interface EnvStore {
   listForUpdate(tx: Tx): Promise<StoredVariable[]>;
   /** Returns the time of the write. Throws for an empty list. */
   upsert(tx: Tx, variables: readonly SealedVariable[]): Promise<Date>;
-  /** Replaces sealed values and versions, and keeps the dates. */
+  /** Replaces sealed values and versions, and keeps the times of the last writes. */
   reseal(tx: Tx, variables: readonly SealedVariable[]): Promise<void>;
   remove(tx: Tx, key: string): Promise<boolean>;
 }

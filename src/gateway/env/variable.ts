@@ -1,7 +1,6 @@
-// Which keys and values can be stored, and how secrets are masked. A masked value is
-// never accepted as a value.
+// Validates keys and values, and masks secrets. A masked value cannot be written back as a value.
 
-// Stands for hidden characters. Values cannot contain it.
+// Replaces hidden characters. Values cannot contain it.
 const bullet = '•';
 const mask = bullet.repeat(4);
 // Showing the last four characters of a shorter value would reveal too much of it.
@@ -11,7 +10,7 @@ const hintLength = 4;
 const maxValueBytes = 32 * 1024;
 const keyPattern = /^[A-Z][A-Z0-9_]{0,127}$/;
 
-/** Bullets, and the last four characters of a value of more than twelve. */
+/** Four bullets, followed by the last four characters of a value that is longer than twelve characters. */
 export function maskValue(value: string): string {
   const characters = [...value];
   return characters.length < minLengthToHint ? mask : mask + characters.slice(-hintLength).join('');

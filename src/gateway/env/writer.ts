@@ -1,5 +1,5 @@
-// Writes to the environment: encrypt, store, audit and announce in one transaction,
-// then refresh the snapshot.
+// Writes to the environment: encrypt, store, audit and notify the replicas in one transaction, then refresh
+// the snapshot.
 import type { Tx } from '../../kernel/data/database.ts';
 import { Problem } from '../../kernel/problem.ts';
 import { keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
@@ -8,7 +8,7 @@ import type { Origin } from '../identity.ts';
 import type { EnvSnapshot } from './snapshot.ts';
 import { variablesTable, type EnvStore, type SealedVariable } from './store.ts';
 
-/** The fingerprints of a value before and after a write; null for no value. The audit log holds no values. */
+/** The fingerprints of a value before and after a write; null for no value. The audit log has no values. */
 export interface ValueChange {
   before: string | null;
   after: string | null;
@@ -16,8 +16,8 @@ export interface ValueChange {
 
 export interface EnvWriter {
   /**
-   * Returns the time of the write. `entry` makes the audit entry from the changes by
-   * key. Throws 503 `env_sealed`.
+   * Returns the time of the write. `toAuditEntry` gets the changes by key. Throws 503 `env_sealed` when this
+   * server does not have the current master key.
    */
   write(
     variables: ReadonlyMap<string, string>,
@@ -101,8 +101,8 @@ export function envAuditEntry(
   };
 }
 
-// The other replicas rotated to a key that this process does not have. It must not write values that
-// they cannot read.
+// Another server has rotated the master key to one that this server does not have. This server must not write
+// with the old key: the other servers could not decrypt the value.
 function masterKeyChanged(): Problem {
   return new Problem(
     'unavailable',
