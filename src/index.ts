@@ -1,6 +1,6 @@
-// The exports of `townhall` for projects: the types of services and plugins, and both servers to
-// embed in a program. A server's code is loaded when it is created, so that a plugin does not wait
-// for it.
+// The exports of `townhall` for projects: the types of services and plugins, and both servers for
+// programs that embed them. The code of a server is loaded only when it is created, so that plugins
+// start fast.
 import { createRedactor } from './kernel/secrets/secret.ts';
 import { createLog } from './kernel/log.ts';
 import { systemClock } from './kernel/clock.ts';
@@ -37,25 +37,26 @@ export type {
 } from './agent/plugins/index.ts';
 
 export interface EmbeddedServer {
-  /** Resolves once it serves; rejects when the address cannot be used. */
+  /** Resolves once the server accepts requests; rejects when the address cannot be used. */
   listen(): Promise<{ url: string; port: number }>;
-  /** Refuses new requests, lets running ones finish, then closes everything that was opened. */
+  /** Refuses new requests, waits for running requests to finish, then closes everything that was opened. */
   close(): Promise<void>;
 }
 
 export interface EmbeddedGateway extends EmbeddedServer {
-  /** A user token for the local user of the local edition, valid for a month. */
+  /** Issues a user token for the local user of the local edition, valid for 30 days. */
   issueLocalToken(): Promise<string>;
 }
 
 export interface EmbeddedAgent extends EmbeddedServer {
-  /** The path of the agent's token. */
+  /** The path of the file with the agent's token. */
   readonly tokenFile: string;
 }
 
 interface CommonOptions {
   /**
-   * The settings of docs/guides/settings.md by their environment keys. The process's environment is not read.
+   * Settings by their environment keys; docs/guides/settings.md lists them. The process's environment is not
+   * read.
    */
   settings?: Readonly<Record<string, string | undefined>>;
   /** Receives each line of the log, which is JSON. Without it nothing is logged. */
@@ -71,8 +72,8 @@ export interface AgentOptions extends CommonOptions {
 }
 
 /**
- * Creates a gateway in this process. Its database is open and migrated when this
- * resolves; `listen` starts to serve.
+ * Creates a gateway in this process. Resolves when its database is open and migrated. The server accepts
+ * requests after `listen`.
  */
 export async function createGateway({
   settings = {},
@@ -104,7 +105,7 @@ export async function createGateway({
   };
 }
 
-/** Creates an agent in this process; `listen` starts to serve. */
+/** Creates an agent in this process. It accepts requests after `listen`. */
 export async function createAgent({
   settings = {},
   plugins = [],

@@ -1,4 +1,4 @@
-// Charges of a project's actions. Each charge raises one hold; the hold is settled once,
+// Charges of a project's actions. Each action has one hold, which every charge raises; it is settled once,
 // after the action has answered. An action that fails, or whose process dies, costs nothing.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Alongside, Hold, Ledger } from '../credits/index.ts';
@@ -8,9 +8,7 @@ import type { ActionCall } from './definition.ts';
 
 export interface ActionBilling {
   charge: ActionCall['charge'];
-  /**
-   * Charges the total. `alongside` is written in the same transaction, or not at all when there is no hold.
-   */
+  /** Charges the total. `alongside` is written in the same transaction; without a hold it is not written. */
   settle(alongside?: Alongside): Promise<void>;
   /** Settles the hold with 0 credits. Has no effect after `settle`. */
   release(outcome: UsageOutcome): Promise<void>;
@@ -36,14 +34,14 @@ interface Charges {
   reasons: Set<string>;
   /** The hold over `credits`; undefined before the first charge of a user. */
   hold: Hold | undefined;
-  /** The action has ended; a further charge throws. */
+  /** The action has ended: another charge throws. */
   isClosed: boolean;
 }
 
 export function createActionBilling({ ledger, clock }: BillingOptions, call: BilledCall): ActionBilling {
   const startedMs = clock.monotonicMs();
   const charges: Charges = { credits: 0n, reasons: new Set(), hold: undefined, isClosed: false };
-  // Charges run in sequence: the first creates the hold, later ones raise it.
+  // Charges run one after another: the first creates the hold, and later charges raise it.
   let lastCharge: Promise<void> = Promise.resolve();
 
   const factsOf = (outcome: UsageOutcome): UsageFacts =>
@@ -52,7 +50,7 @@ export function createActionBilling({ ledger, clock }: BillingOptions, call: Bil
   return {
     charge(credits, reason) {
       const chargePromise = lastCharge.then(() => addCharge(ledger, call, charges, { credits, reason }));
-      // An action may not await its charge: avoid an unhandled rejection.
+      // The action may not await its charge: prevent an unhandled rejection.
       lastCharge = chargePromise.catch(() => undefined);
       return chargePromise;
     },

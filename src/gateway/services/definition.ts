@@ -39,7 +39,7 @@ export type ProjectDatabase = Sql & {
 };
 
 export interface JobOptions {
-  /** While a job with this name and key is queued or running, `enqueue` adds no other. */
+  /** While a job with this name and key is queued or running, `enqueue` adds no other job with them. */
   key?: string;
   delaySeconds?: number;
   /** The job exists if and only if this transaction commits. */
@@ -55,7 +55,7 @@ export interface ProjectQueue {
   enqueue(job: string, data: object, options?: JobOptions): Promise<string | null>;
 }
 
-/** The declared storage. Keys are of `[A-Za-z0-9_-]`, 128 at most. */
+/** The declared storage. A key has 1 to 128 characters of `[A-Za-z0-9_-]`. */
 export interface ProjectStorage extends Storage {
   /** The public address of the file, below `public_url_prefix`. */
   url(key: string): string;
@@ -73,7 +73,7 @@ export interface ActionCall<Input = Record<string, unknown>, Resources = Project
   /** The user and its Bureau; null for guests and administrators. */
   user: ActionUser | null;
   bureau: ActionBureau | null;
-  /** Current values of the declared keys; an optional one may be undefined. */
+  /** Current values of the declared keys; the value of an optional key may be undefined. */
   env: Readonly<Record<string, string | undefined>>;
   /** The declared database, queue and storage, each under its binding. */
   resources: Resources;
@@ -81,28 +81,28 @@ export interface ActionCall<Input = Record<string, unknown>, Resources = Project
   signal: AbortSignal;
   log: ActionLog;
   /**
-   * Charges the calling user. The credits are held at once and charged after the action has
-   * answered; a failed action costs nothing. Rejects when the balance is too low; unless the action
-   * catches that, the caller gets 402. Administrators are not charged. The user sees the reason in
-   * the credit history.
+   * Charges the calling user. The credits are held at once and charged after the action has answered; a
+   * failed action costs nothing. Rejects when the balance is too low; the caller gets 402 unless the
+   * action catches the error. Administrators are not charged. The user sees the reason in the credit
+   * history.
    */
   charge(credits: number | bigint, reason: string): Promise<void>;
 }
 
 export interface ActionDefinition {
   method: 'GET' | 'POST';
-  /** The allowed callers: users by default, anyone with an empty list. */
+  /** The allowed callers: only users by default, anyone when the list is empty. */
   identities?: readonly ('guest' | 'user' | 'admin')[];
   /**
-   * JSON Schema of an object. Without it the action takes no input. A GET takes its input from the
+   * JSON Schema of an object. Without it the action accepts no input. A GET reads its input from the
    * query.
    */
   input?: JsonSchema;
   /** JSON Schema of the answer; without it the answer is any JSON value. */
   output?: JsonSchema;
   /**
-   * Returns the answer. The caller sees a thrown ActionError; any other error is a 500 and goes
-   * only to the log. A method, so that the type of its parameter may be narrower.
+   * Returns the answer. The caller sees a thrown ActionError. Any other error becomes a 500, and its details
+   * appear only in the log. Declared as a method, so that an implementation may narrow its parameter's type.
    */
   run(call: ActionCall): unknown;
 }
@@ -118,9 +118,9 @@ export interface JobCall<Data = Record<string, unknown>, Resources = ProjectReso
   log: ActionLog;
 }
 
-/** Background work. It runs until it has returned once, so it must be safe to run again. */
+/** Background work. A job may run several times until one attempt succeeds, so it must be safe to repeat. */
 export interface JobDefinition {
-  /** Further attempts after a failed one; 2 when absent. */
+  /** Attempts after the first one has failed; 2 when absent. */
   retries?: number;
   /** An attempt that takes longer is aborted and counts as failed; 900 when absent. */
   timeoutSeconds?: number;
@@ -150,7 +150,7 @@ export interface ServiceDefinition {
   jobs?: Readonly<Record<string, JobDefinition>>;
 }
 
-// Symbol.for works across copies of this module, where `instanceof` would fail.
+// Symbol.for also identifies values from another copy of this module, for which `instanceof` would fail.
 const serviceMark = Symbol.for('townhall.service');
 const errorMark = Symbol.for('townhall.action-error');
 
@@ -163,9 +163,9 @@ type TypedAction<Schema> = Omit<ActionDefinition, 'input' | 'run'> & {
 };
 
 /**
- * A service for the `entry` of a project to export. Each action's `run` gets the type that its
- * `input` schema describes (`InputOf`); its author may state another one, `run({ input }:
- * ActionCall<{ text: string }>)`.
+ * Defines a service, which the `entry` of a project exports. The type of `input` in an action's `run` follows
+ * from its `input` schema (`InputOf`); you may state another type, as in
+ * `run({ input }: ActionCall<{ text: string }>)`.
  */
 export function defineService<const Schemas extends Record<string, unknown>>(
   definition: Omit<ServiceDefinition, 'actions'> & {

@@ -28,8 +28,8 @@ export async function loadProject({
 }
 
 /**
- * Resolves `townhall` in the folder's files to this installation, also when the
- * folder has its own node_modules.
+ * Resolves `townhall` in the folder's files to this installation, even if the folder has its own
+ * node_modules.
  */
 function resolveTownhallFor(root: string): void {
   const prefix = `${pathToFileURL(root).href}/`;
@@ -44,7 +44,7 @@ async function runEntry(path: string, entry: string): Promise<Record<string, unk
   }
 }
 
-/** Every exported service, and those in exported lists. */
+/** Finds every exported service, including services in exported lists. */
 function collectServices(moduleExports: Record<string, unknown>, entry: string): LoadedService[] {
   const services = new Set<LoadedService['definition']>();
   for (const [name, value] of Object.entries(moduleExports)) {

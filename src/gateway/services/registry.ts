@@ -29,7 +29,7 @@ export interface Action {
   identities: ReadonlySet<string>;
   /** Checks the input of a POST. */
   checkInput: SchemaCheck;
-  /** Checks the input of a GET: values are text and may represent numbers. */
+  /** Checks the input of a GET, whose values are strings, and converts them to the schema's types. */
   checkQuery: QueryCheck;
   checkOutput: SchemaCheck;
   run: ActionDefinition['run'];
@@ -44,7 +44,7 @@ export interface ProjectService {
 }
 
 export interface RegistryRules {
-  /** First parts of the server's own paths. */
+  /** The first segments after `/v1/` of the server's own paths. */
   reservedIds: ReadonlySet<string>;
   isReservedKey(key: string): boolean;
 }
@@ -152,7 +152,7 @@ function readAction(id: string, action: ActionDefinition, refuse: Refuse): Actio
     checkInput: compileOrRefuse(() => compileSchema({ type: 'object', ...input }), 'input', refuse),
     checkQuery: compileOrRefuse(() => compileQuery({ type: 'object', ...input }), 'input', refuse),
     checkOutput: compileOrRefuse(() => compileSchema(output), 'output', refuse),
-    // Called with its own `this`, because the definition may be an object with state.
+    // Keep the action as `this`: the definition may be an object with state.
     run: (call) => run.call(action, call),
   };
 }

@@ -1,5 +1,5 @@
-// The declared database, queue and storage of a project, as its actions and jobs see them
-// in `resources`, each under its binding. Also defines the jobs of the project's services.
+// Opens the declared database, queue and storage of a project, which actions and jobs get in `resources`,
+// each under its binding. Also defines the jobs of the project's services.
 import type { Database, Queries } from '../../kernel/data/database.ts';
 import type { Jobs } from '../../kernel/data/jobs.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -26,7 +26,7 @@ interface ResourcesOptions {
   declared: DeclaredResources;
   /** The project's own connections, or the one session of the embedded engine. */
   database: Pick<Database, 'engine'> & Queries;
-  /** Must not be started yet. */
+  /** Jobs are defined on it, so it must not be started yet. */
   queue: Jobs;
   openStorage(directory: string): Storage;
   projectServices: ReadonlyMap<string, ProjectService>;
@@ -78,8 +78,8 @@ function requireEngine({ database }: DeclaredResources, engine: Database['engine
   }
 }
 
-// A new function, since Object.assign on `sql` itself would add `begin` to the shared client. The casts
-// drop the overloads of the tagged template; the arguments pass through unchanged.
+// Wraps `sql` in a new function, because assigning `begin` to `sql` itself would change the shared client.
+// The casts drop the overloads of the tagged template; the arguments pass through unchanged.
 function databaseHandle({ sql, tx }: Queries): ProjectDatabase {
   const handle = ((query: never, ...parameters: never[]) =>
     (sql as unknown as (...input: unknown[]) => unknown)(query, ...parameters)) as unknown as ProjectDatabase;

@@ -1,5 +1,5 @@
-// Runs one action of a project's service: prepares what it receives, applies the
-// timeout, and settles its charges.
+// Runs one action of a project's service: prepares its arguments, applies the timeout, and settles its
+// charges.
 import type { Operations } from '../../contract/gateway/operations.gen.ts';
 import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -17,12 +17,12 @@ import type { ResourcesOf } from './resources.ts';
 export interface RunOptions {
   env: { get(key: string): string | undefined };
   resources: ResourcesOf;
-  /** Null when the user was removed since its token was checked. */
+  /** Null when the user was removed after the token was checked. */
   findUser(userId: string): Promise<ActionUser | null>;
   findBureau(bureauId: string): Promise<ActionBureau | null>;
   ledger: BillingOptions['ledger'];
   clock: Pick<Clock, 'monotonicMs'>;
-  /** Timeout of an action. */
+  /** The timeout of an action, in milliseconds. */
   actionMs: number;
 }
 
@@ -87,8 +87,8 @@ export async function runAction(target: ActionRun, options: RunOptions): Promise
 }
 
 /**
- * The user and Bureau of the caller; both null unless it is a user. Throws 401 when
- * one was removed meanwhile.
+ * The user and Bureau of the caller; both null for guests and administrators. Throws 401 when the user or the
+ * Bureau was removed meanwhile.
  */
 async function findOwner(
   identity: Identity,
@@ -100,7 +100,7 @@ async function findOwner(
   return { user, bureau };
 }
 
-/** The declared variables of the service. Throws 503 while a required one is missing. */
+/** The declared variables of the service. Throws 503 while a required variable is missing. */
 function readEnv(
   service: ProjectService,
   env: RunOptions['env'],

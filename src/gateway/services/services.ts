@@ -47,7 +47,7 @@ function findAction(
   path: ActionRequest['path'],
 ): { service: ProjectService; action: Action } {
   const service = projectServices.get(path.service);
-  // The router's own answer, as if the path did not exist.
+  // The same answer as the router's for a path that does not exist.
   if (service === undefined)
     throw new Problem('not_found', 'route_not_found', 'There is nothing at this path.');
   const id = 'step' in path ? `${path.action}/${path.step}` : path.action;
@@ -62,7 +62,7 @@ function findAction(
 }
 
 function requireIdentity(action: Action, { identity, operationId }: ActionRequest): void {
-  // Machine credentials may be limited to listed operations.
+  // A machine credential is limited to the operations of its scopes.
   const isLimited = identity.kind === 'admin' && identity.operations?.has(operationId) === false;
   if (action.identities.has(identity.kind) && !isLimited) return;
   if (identity.kind !== 'guest')
