@@ -65,7 +65,7 @@ export function openTenants(assembly: Assembly, infrastructure: Infrastructure) 
 
   async function findTokenOwner(token: string) {
     const identity = await accountService.identify(token);
-    const expiresAt = identity && (await accountService.tokenEnd(identity.tokenId));
+    const expiresAt = identity && (await accountService.findTokenExpiry(identity.tokenId));
     return identity && expiresAt ? { ...identity, expiresAt } : null;
   }
 

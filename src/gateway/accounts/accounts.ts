@@ -107,7 +107,7 @@ export interface Accounts extends Service<'accounts'> {
    */
   identify(bearer: string): Promise<Extract<Identity, { kind: 'user' }> | null>;
   /** When the token expires; null for an unknown token. */
-  tokenEnd(tokenId: string): Promise<Date | null>;
+  findTokenExpiry(tokenId: string): Promise<Date | null>;
   /**
    * Issues a token without a login, for a command on this machine. Creates the user when the person is new.
    */
@@ -170,7 +170,7 @@ export function accounts(options: AccountsOptions): Accounts {
       'accounts.getMe': createGetMe(store, bureaus),
     },
     identify: createIdentify(shared),
-    async tokenEnd(tokenId) {
+    async findTokenExpiry(tokenId) {
       return (await store.findToken(tokenId))?.expiresAt ?? null;
     },
     async issueUserToken({ bureauId, person, name = null, ttlSeconds = times.tokenSeconds }) {

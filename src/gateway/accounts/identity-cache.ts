@@ -42,17 +42,17 @@ export function createIdentityCache({
   return {
     async get(token, read) {
       // Take the counter before the read, so that a change during the read invalidates the new entry.
-      const current = generation();
+      const currentGeneration = generation();
       const nowMs = clock.monotonicMs();
       const entry = entries.get(token);
-      if (entry !== undefined && entry.generation === current && nowMs < entry.expiresAtMs)
+      if (entry !== undefined && entry.generation === currentGeneration && nowMs < entry.expiresAtMs)
         return entry.identity;
       const record = await read();
       entries.delete(token);
       if (record === null) return null;
-      if (current !== null) {
+      if (currentGeneration !== null) {
         const expiresAtMs = nowMs + Math.min(record.remainingMs, maxAgeMs);
-        entries.set(token, { identity: record.identity, generation: current, expiresAtMs });
+        entries.set(token, { identity: record.identity, generation: currentGeneration, expiresAtMs });
       }
       return record.identity;
     },

@@ -102,8 +102,8 @@ async function remove(
 }
 
 async function serialize({ stops }: UserOptions, users: readonly ExistingUser[]): Promise<UserRecord[]> {
-  const ends = await stops.endsAt(users.map(({ userId }) => userId));
-  return users.map((user) => serializeUserRecord(user, ends.get(user.userId)));
+  const stopEnds = await stops.endsAt(users.map(({ userId }) => userId));
+  return users.map((user) => serializeUserRecord(user, stopEnds.get(user.userId)));
 }
 
 function requireVisible(user: User | null, identity: AdminIdentity): ExistingUser {

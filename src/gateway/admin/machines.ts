@@ -35,9 +35,9 @@ export interface Machines {
   ): Promise<{ credentialId: string; revoked: boolean }>;
 }
 
-const day = 86_400;
-const defaultTtlSeconds = 90 * day;
-const maxTtlSeconds = 365 * day;
+const daySeconds = 86_400;
+const defaultTtlSeconds = 90 * daySeconds;
+const maxTtlSeconds = 365 * daySeconds;
 
 export function createMachines({
   store,

@@ -45,7 +45,7 @@ export function audit({
   retentionDays = defaultRetentionDays,
 }: AuditOptions): Audit {
   const stop = new AbortController();
-  let currentRun: Promise<void> | undefined;
+  let worker: Promise<void> | undefined;
 
   async function runWorker(): Promise<void> {
     // Delay the first deletion, so that it does not slow down the start of the server.
@@ -74,11 +74,11 @@ export function audit({
     record,
     note: (entry) => store.tx((tx) => record(tx, entry)),
     verify: (head) => verifyChain(store, head),
-    start: () => void (currentRun ??= runWorker()),
+    start: () => void (worker ??= runWorker()),
     async close() {
       stop.abort();
-      if (currentRun === undefined) return;
-      await currentRun;
+      if (worker === undefined) return;
+      await worker;
       await appendPending(store, log).catch((error: unknown) =>
         log.warn({ err: error }, 'the audit log could not be chained'),
       );

@@ -76,5 +76,5 @@ export async function deleteOldDays(store: AuditStore, days: number, log: Log): 
     );
     return entries;
   });
-  if (deletedCount > 0) log.info({ entries: deletedCount }, 'audit entries dropped after their time');
+  if (deletedCount > 0) log.info({ entries: deletedCount }, 'deleted old audit entries');
 }

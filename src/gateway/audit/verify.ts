@@ -44,11 +44,10 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
     const page = await store.listBatchesAfter(lastBatch?.batch ?? 0n, pageSize);
     if (page.length === 0) break;
     for (const batch of page) {
-      if (!(await follows(store, batch, lastBatch)))
-        note(
-          lastBatch !== null && batch.batch === lastBatch.batch + 1n ? 'batch_altered' : 'batch_missing',
-          batch.batch,
-        );
+      if (!(await continuesChain(store, batch, lastBatch))) {
+        const isNextNumber = lastBatch !== null && batch.batch === lastBatch.batch + 1n;
+        note(isNextNumber ? 'batch_altered' : 'batch_missing', batch.batch);
+      }
       entries += await verifyBatch(store, batch, note);
       batches += 1;
       hasHead ||= batch.hash.toString('hex') === head;
@@ -69,7 +68,7 @@ export async function verifyChain(store: AuditStore, head: string | null = null)
   };
 }
 
-async function follows(store: AuditStore, batch: Batch, lastBatch: Batch | null): Promise<boolean> {
+async function continuesChain(store: AuditStore, batch: Batch, lastBatch: Batch | null): Promise<boolean> {
   if (lastBatch !== null)
     return batch.batch === lastBatch.batch + 1n && batch.previous.equals(lastBatch.hash);
   if (batch.batch === 1n) return batch.previous.equals(genesisHash);

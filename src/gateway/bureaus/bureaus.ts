@@ -106,7 +106,7 @@ export function bureaus(options: BureausOptions): Bureaus {
  * Changes one Bureau and records the change in the audit log, in one transaction. `work` returns null when
  * there is nothing to change.
  */
-async function change(
+async function changeBureau(
   { store, audit, changes }: ChangeOptions,
   call: ChangeCall,
   work: (tx: Tx, before: Bureau) => Promise<{ after: Bureau; diff: Record<string, unknown> } | null>,
@@ -132,7 +132,7 @@ async function change(
 
 function changeState(options: ChangeOptions, state: BureauState) {
   return (call: ChangeCall) =>
-    change(options, call, async (tx, before) => {
+    changeBureau(options, call, async (tx, before) => {
       if (!changesState(before.state, state)) return null;
       const after = await options.store.setState(tx, before.bureauId, state);
       return { after, diff: { state: { from: before.state, to: state } } };
@@ -144,7 +144,7 @@ function changeSettings(
   call: ChangeCall,
   settings: Partial<BureauSettings>,
 ): Promise<BureauReply> {
-  return change(options, call, async (tx, before) => {
+  return changeBureau(options, call, async (tx, before) => {
     refuseArchived(before.state);
     const after = await options.store.update(tx, before.bureauId, { ...before, ...settings });
     return { after, diff: diffSettings(before, settings) };

@@ -76,7 +76,8 @@ export interface TokenFilter {
   kinds?: readonly TokenKind[];
   /** The tokens that this credential created. */
   createdBy?: string;
-  except?: string;
+  /** All tokens but this one. */
+  exceptTokenId?: string;
 }
 
 /**
@@ -118,8 +119,11 @@ export interface AccountsQueries {
   endedTokens(tokenIds: readonly string[]): Promise<string[]>;
   listTokens(filter: TokenFilter & { isLive?: boolean }, request: PageRequest): Promise<Token[]>;
   insertToken(token: NewToken): Promise<{ expiresAt: Date }>;
-  /** Revokes the tokens and all tokens they created. Returns how many were valid. Needs a transaction. */
-  revokeTokens(choice: TokenFilter): Promise<number>;
+  /**
+   * Revokes the tokens and, recursively, the tokens that were created with them. Returns how many were
+   * valid. Needs a transaction.
+   */
+  revokeTokens(filter: TokenFilter): Promise<number>;
   findEmailAccount(bureauId: string, email: string): Promise<EmailAccount | null>;
   findPasswordDigest(userId: string): Promise<string | null>;
   setPassword(userId: string, passwordDigest: string): Promise<void>;
@@ -312,9 +316,9 @@ function tokenRecordQueries(
         select ${tokenColumns(sql)} ${fromTokens(sql)} where t.token_id = ${tokenId}`;
       return row ?? null;
     },
-    listTokens: ({ isLive, ...choice }, { after, limit }) => sql<Token[]>`
+    listTokens: ({ isLive, ...filter }, { after, limit }) => sql<Token[]>`
       select ${tokenColumns(sql)} ${fromTokens(sql)}
-      where ${matchesFilter(sql, choice)}
+      where ${matchesFilter(sql, filter)}
         ${isLive ? sql`and t.revoked_at is null and t.expires_at > gateway.townhall_now()` : sql``}
         ${after === null ? sql`` : sql`and t.token_id > ${after}`}
       order by t.token_id limit ${limit + 1}`,
@@ -340,27 +344,27 @@ function tokenRecordQueries(
       if (!row) throw new Error('The token was not stored.');
       return row;
     },
-    revokeTokens: (choice) => revokeTokens(sql, choice),
+    revokeTokens: (filter) => revokeTokens(sql, filter),
   };
 }
 
 /** The issuer of users that a product's backend names by an `external_id`. */
 export const externalIssuer = 'external';
 
-async function revokeTokens(sql: Sql, choice: TokenFilter): Promise<number> {
-  // Lock the selected tokens first. A transaction that creates a key with one of
-  // them holds it for share, so the second statement sees that key.
+async function revokeTokens(sql: Sql, filter: TokenFilter): Promise<number> {
+  // Lock the selected tokens first. A transaction that creates a key with one of them holds a
+  // share lock on it until the commit, so the second statement sees that key.
   await sql`
-    select t.token_id ${fromTokens(sql)} where ${matchesFilter(sql, choice)} and t.revoked_at is null
+    select t.token_id ${fromTokens(sql)} where ${matchesFilter(sql, filter)} and t.revoked_at is null
     order by t.token_id for update of t`;
   const rows = await sql`
     with recursive revoked as (
-      select t.token_id ${fromTokens(sql)} where ${matchesFilter(sql, choice)}
+      select t.token_id ${fromTokens(sql)} where ${matchesFilter(sql, filter)}
       union
       select created.token_id from gateway.accounts_tokens created join revoked on created.maker_id = revoked.token_id)
     update gateway.accounts_tokens set revoked_at = gateway.townhall_now()
     where revoked_at is null and token_id in (select token_id from revoked)
-      ${choice.except === undefined ? sql`` : sql`and token_id <> ${choice.except}`}
+      ${filter.exceptTokenId === undefined ? sql`` : sql`and token_id <> ${filter.exceptTokenId}`}
     returning expires_at > gateway.townhall_now() as "wasValid"`;
   return rows.filter(({ wasValid }) => wasValid === true).length;
 }
@@ -385,14 +389,15 @@ function textArray(sql: Sql, values: readonly string[]) {
   return sql.array([...values], 25);
 }
 
-function matchesFilter(sql: Sql, { tokenId, userId, bureauId, kinds, createdBy, except }: TokenFilter) {
+function matchesFilter(sql: Sql, filter: TokenFilter) {
+  const { tokenId, userId, bureauId, kinds, createdBy, exceptTokenId } = filter;
   return sql`true
     ${tokenId === undefined ? sql`` : sql`and t.token_id = ${tokenId}`}
     ${userId === undefined ? sql`` : sql`and t.user_id = ${userId}`}
     ${bureauId === undefined ? sql`` : sql`and u.bureau_id = ${bureauId}`}
     ${kinds === undefined ? sql`` : sql`and t.kind = any(${textArray(sql, kinds)})`}
     ${createdBy === undefined ? sql`` : sql`and t.maker_id = ${createdBy}`}
-    ${except === undefined ? sql`` : sql`and t.token_id <> ${except}`}`;
+    ${exceptTokenId === undefined ? sql`` : sql`and t.token_id <> ${exceptTokenId}`}`;
 }
 
 async function ensureUser(

@@ -60,7 +60,7 @@ export function deviceLoginHandlers(options: DeviceLoginOptions): DeviceHandlers
 
 async function startLogin(options: DeviceLoginOptions, call: StartCall) {
   await options.requireActiveBureau(call.body.bureau_id);
-  const page = devicePage(options, call.body.bureau_id);
+  const pageUrl = devicePageUrl(options, call.body.bureau_id);
   const { deviceCode, userCode } = await insertLogin(options, call);
   options.background.run('delete expired device logins', () => options.deviceLogins.deleteExpired());
   return {
@@ -69,8 +69,8 @@ async function startLogin(options: DeviceLoginOptions, call: StartCall) {
     body: {
       device_code: deviceCode,
       user_code: userCode,
-      verification_uri: page,
-      verification_uri_complete: `${page}#${userCode}`,
+      verification_uri: pageUrl,
+      verification_uri_complete: `${pageUrl}#${userCode}`,
       expires_in: options.times.attemptSeconds,
       interval: intervalSeconds,
     },
@@ -98,7 +98,7 @@ async function readResult(options: DeviceLoginOptions, call: ResultCall) {
 
 async function showLogin(options: DeviceLoginOptions, call: ShowCall) {
   const { userCode, digest } = readUserCode(call.body.user_code);
-  const login = await guessLimited(options, call, () =>
+  const login = await findWithGuessLimit(options, call, () =>
     options.deviceLogins.findPending(digest, call.identity.bureauId),
   );
   const { name, address, createdAt, expiresAt, keyLimits } = login;
@@ -122,7 +122,7 @@ async function decideLogin(options: DeviceLoginOptions, call: DecideCall) {
   const { digest } = readUserCode(call.body.user_code);
   const { userId, bureauId, tokenId } = call.identity;
   const state = decision === 'confirm' ? 'confirmed' : 'denied';
-  await guessLimited(options, call, () =>
+  await findWithGuessLimit(options, call, () =>
     store.tx(async (_queries, tx) => {
       const login = await deviceLogins.withSql(tx).decide(digest, bureauId, { state, decidedBy: tokenId });
       if (login === null) return null;
@@ -139,8 +139,8 @@ async function decideLogin(options: DeviceLoginOptions, call: DecideCall) {
   return { status: 200 as const, body: { decision } };
 }
 
-/** The page on which a person confirms. Without a Bureau in its address it shows the logins of `local`. */
-function devicePage({ baseUrl }: DeviceLoginOptions, bureauId: string): string {
+/** The page on which a person confirms a login. Without the query `bureau` it serves the Bureau `local`. */
+function devicePageUrl({ baseUrl }: DeviceLoginOptions, bureauId: string): string {
   const base = baseUrl();
   const query = bureauId === 'local' ? '' : `?bureau=${bureauId}`;
   if (base !== null) return `${base.replace(/\/+$/, '')}/device${query}`;
@@ -186,7 +186,7 @@ function readUserCode(text: string): { userCode: string; digest: Buffer } {
  * Counts a guess for the user and for the network before the lookup, and takes it back when the code was
  * right. Throws 403 for an API key, 429 after too many wrong codes, and 404 for a wrong code.
  */
-async function guessLimited<Login>(
+async function findWithGuessLimit<Login>(
   { store, attemptLimits }: DeviceLoginOptions,
   { identity: { userId, tokenId }, remoteAddress }: ShowCall | DecideCall,
   find: () => Promise<Login | null>,

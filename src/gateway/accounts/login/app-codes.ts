@@ -100,9 +100,9 @@ async function consumeCode(
     ? await consumeOneTimeToken<CodeContent>(oneTimeTokens, 'login_code', code)
     : null;
   if (!token?.attemptDigest) throw wrongCode();
-  const { codeChallenge, redirectUri: issuedFor } = token.content;
+  const { codeChallenge, redirectUri: issuedRedirectUri } = token.content;
   const challenge = createHash('sha256').update(verifier, 'ascii').digest('base64url');
-  const isSameAddress = URL.canParse(redirectUri) && new URL(redirectUri).href === issuedFor;
+  const isSameAddress = URL.canParse(redirectUri) && new URL(redirectUri).href === issuedRedirectUri;
   if (!secretsEqual(challenge, codeChallenge) || !isSameAddress) throw wrongCode();
   return token.attemptDigest;
 }

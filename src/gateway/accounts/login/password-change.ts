@@ -145,7 +145,7 @@ async function replacePassword(
   },
 ): Promise<void> {
   await queries.setPassword(userId, passwordDigest);
-  await queries.revokeTokens({ userId, ...(exceptTokenId !== undefined && { except: exceptTokenId }) });
+  await queries.revokeTokens({ userId, ...(exceptTokenId !== undefined && { exceptTokenId }) });
   await loginAttempts.withSql(tx).deleteForUser(userId);
   await audit.record(tx, {
     ...originOf(call),

@@ -48,15 +48,15 @@ export function createPasswords({
       });
     },
     digest: (password) =>
-      runQueued(concurrencyLimit, async (turn) => {
-        await turn();
+      runQueued(concurrencyLimit, async (waitForTurn) => {
+        await waitForTurn();
         return digestPassword(password, rounds);
       }),
     check: (source, password) =>
       // Join the queue before counting: a request that the full queue rejects is not an attempt.
-      runQueued(concurrencyLimit, async (turn) => {
+      runQueued(concurrencyLimit, async (waitForTurn) => {
         await attemptLimits.count('passwords', source);
-        await turn();
+        await waitForTurn();
         const account = await store.findEmailAccount(source.bureauId, source.email);
         const storedDigest = account?.passwordDigest ?? null;
         const result = await checkPassword(password, storedDigest ?? unknownAccountDigest);
@@ -78,7 +78,7 @@ export function createPasswords({
  */
 async function runQueued<T>(
   concurrencyLimit: ConcurrencyLimit,
-  work: (turn: () => Promise<void>) => Promise<T>,
+  work: (waitForTurn: () => Promise<void>) => Promise<T>,
 ): Promise<T> {
   const slot = concurrencyLimit.tryAcquire();
   if (!slot) throw tooManyAttempts(1);

@@ -8,7 +8,7 @@ import { claimedAddress } from './email-address.ts';
 import { isUsableIssuer, type Grant, type OpenId, type ThirdParty } from './openid.ts';
 import type { Person, RedirectProvider } from './provider.ts';
 
-const keys = (name: string, title: string): Requirement[] => [
+const clientKeys = (name: string, title: string): Requirement[] => [
   {
     key: `${name}_CLIENT_ID`,
     description: `The client ID for logging in with ${title}.`,
@@ -30,8 +30,8 @@ export const thirdPartyKeys: readonly Requirement[] = [
     required: false,
     secret: false,
   },
-  ...keys('OIDC', 'an OpenID provider'),
-  ...keys('GITHUB', 'GitHub'),
+  ...clientKeys('OIDC', 'an OpenID provider'),
+  ...clientKeys('GITHUB', 'GitHub'),
   {
     key: 'GITHUB_BASE_URL',
     description: 'The address of a GitHub Enterprise Server; https://github.com by default.',
@@ -40,11 +40,11 @@ export const thirdPartyKeys: readonly Requirement[] = [
   },
   {
     key: 'GITHUB_API_BASE_URL',
-    description: 'The address of its API; https://api.github.com by default.',
+    description: "The address of the GitHub Enterprise Server's API; https://api.github.com by default.",
     required: false,
     secret: false,
   },
-  ...keys('GOOGLE', 'Google'),
+  ...clientKeys('GOOGLE', 'Google'),
 ];
 
 /** A third party and how to read a person from its grant. `party` is null while it is not configured. */
@@ -83,10 +83,10 @@ export function thirdParties({
 }): RedirectProvider[] {
   return logins.map(({ id, label, party, person }) => {
     function requireParty(): ThirdParty {
-      const current = party(env);
-      if (current === null)
+      const configuredParty = party(env);
+      if (configuredParty === null)
         throw new Problem('bad_request', 'login_failed', `Logging in with ${label} is no longer available.`);
-      return current;
+      return configuredParty;
     }
     return {
       id,
