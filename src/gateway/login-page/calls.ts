@@ -5,7 +5,7 @@ const completions = {
   email: 'username', password: 'current-password', code: 'one-time-code', display_name: 'name',
 };
 
-/** The answer of an operation of accounts. Throws an Error with the code and the text for the person. */
+/** Calls an operation of accounts and returns its answer. Throws an Error whose message is for the person. */
 async function call(path, body, token = '') {
   const headers = token === '' ? {} : { authorization: 'Bearer ' + token };
   const options = body === undefined ? { headers } : {

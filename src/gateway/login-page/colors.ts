@@ -19,9 +19,9 @@ function contrast(color, other) {
 }
 
 /**
- * Sets the colour of the Bureau, with black or white text, whichever has more contrast. A colour
- * that is almost that of the card is replaced by the page's own; one with little contrast to it
- * gets a border.
+ * Sets the colour of the Bureau, with black or white text, whichever has more contrast. A colour that looks
+ * like the card's is replaced by the page's text colour. A colour with little contrast to the card gets a
+ * border.
  */
 function applyColor(color) {
   const root = document.documentElement.style;
@@ -29,7 +29,7 @@ function applyColor(color) {
   const card = getComputedStyle(document.documentElement).getPropertyValue('--card').trim();
   const distance = Math.max(...[1, 3, 5].map((offset) =>
     Math.abs(parseInt(color.slice(offset, offset + 2), 16) - parseInt(card.slice(offset, offset + 2), 16))));
-  // Below an eighth of the range in every part, the two look alike.
+  // Colours that differ by less than an eighth of the range in every part look alike.
   if (distance < 32) {
     root.setProperty('--accent', 'var(--ink)');
     root.setProperty('--on-accent', 'var(--card)');
@@ -42,7 +42,7 @@ function applyColor(color) {
   if (contrast(color, card) < 3) root.setProperty('--edge', 'var(--field)');
 }
 
-/** Applies the colour now, and again when the browser changes between light and dark. */
+/** Applies the colour now, and again whenever the browser switches between light and dark. */
 function applyColorAlways(color) {
   applyColor(color);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => applyColor(color));

@@ -1,6 +1,5 @@
-// The script of the page on which a person confirms a device login. It calls the operations of the
-// contract and keeps the token of the person in memory only. It sets texts of the server as text,
-// never as markup.
+// The script of the page on which a person confirms a device login. It calls the operations of the contract
+// and keeps the person's token in memory only. Strings from the server are set as text, never as markup.
 export const script = `
 const byId = (id) => document.getElementById(id);
 const bureauId = new URLSearchParams(location.search).get('bureau') || 'local';
@@ -38,7 +37,7 @@ function setCode(text) {
   const letters = text.toUpperCase().replace(/[^A-Z]/g, '');
   if (letters.length !== 8) throw new Error('A code has eight letters, such as WDJB-MJHT.');
   userCode = letters.slice(0, 4) + '-' + letters.slice(4);
-  for (const place of document.querySelectorAll('.code-shown:not(#compare)')) place.textContent = userCode;
+  for (const element of document.querySelectorAll('.code-shown:not(#compare)')) element.textContent = userCode;
 }
 
 /** Shows the name and the colour of the Bureau, and reads its login providers. */
@@ -134,7 +133,7 @@ async function review() {
   const reads = [call('me', undefined, token), call('device/get', { user_code: userCode }, token)];
   const [{ user }, login] = await Promise.all(reads)
     .catch((error) => {
-      // An unknown code is typed again, with the same sign-in.
+      // After a wrong code, the person types the code again and stays signed in.
       if (error.code === 'login_not_found') show('code-step');
       else token = '';
       throw error;
@@ -143,7 +142,7 @@ async function review() {
   const dollars = (credits) => (credits / 1e6).toLocaleString('en', { style: 'currency', currency: 'USD' });
   const limits = key === undefined ? 'Acts as you, and can create keys' : [
     key.models ? 'models ' + key.models.join(', ') : 'all your models',
-    key.credit_cap === undefined ? 'no limit beside your balance' : 'at most ' + dollars(key.credit_cap),
+    key.credit_cap === undefined ? 'no limit except your balance' : 'at most ' + dollars(key.credit_cap),
   ].join('; ');
   const facts = {
     Program: login.name,
@@ -164,7 +163,7 @@ async function review() {
 async function decide(_form, button) {
   const decision = button && button.value === 'confirm' ? 'confirm' : 'cancel';
   await call('device/decide', { user_code: userCode, decision }, token);
-  // The program's credential ends with the token that confirmed it, so only an unused one is ended.
+  // Log out only after a refusal: a logout would also revoke the program's credential.
   if (decision === 'cancel' && isOwnLogin) await call('logout', {}, token).catch(() => {});
   token = '';
   byId('end-title').textContent = decision === 'confirm' ? 'Confirmed' : 'Refused';

@@ -1,6 +1,5 @@
-// `/device`: the page on which a person signs in and confirms the code of a device login. One
-// document that loads nothing else; the content security policy allows its style and its script by
-// their hashes.
+// `/device`: the page on which a person signs in and confirms the code of a device login. It is one document
+// that loads nothing else; its content security policy allows the inline style and script by their hashes.
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
 import { calls } from './calls.ts';
 import { colors } from './colors.ts';
@@ -43,14 +42,14 @@ const body = `<!doctype html>
 <div id="mark" class="mark" aria-hidden="true" hidden></div>
 <h1 id="title" tabindex="-1">Confirm a login</h1>
 <p id="bureau" class="lead" hidden></p>
-<noscript><p>This page needs a script to sign you in. Without one, confirm with a call:
+<noscript><p>This page needs JavaScript to sign you in. Without it, confirm with an API call:
 <code>POST /v1/accounts/device/decide</code> with your user token and
 <code>{"user_code": "…", "decision": "confirm"}</code>.</p></noscript>
 <div id="app" hidden>
 <p id="error" role="alert"></p>
 <section id="code-step">
 <form id="code-form" autocomplete="off">
-<p>A program wants to act for you. Enter the code that it shows.</p>
+<p>A program wants to act on your behalf. Enter the code that it shows.</p>
 <label for="code-input">Code</label>
 <input id="code-input" class="code" name="code" required maxlength="20" spellcheck="false" autocapitalize="characters"
   placeholder="WDJB-MJHT">

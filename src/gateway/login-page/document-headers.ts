@@ -1,5 +1,5 @@
-// The headers of the login page and of the page for device logins. They allow no other origin, no
-// frame and no cache.
+// The headers of the login page and of the page for device logins. They forbid requests to other origins,
+// framing and caching.
 import { createHash } from 'node:crypto';
 
 /** A source of the content security policy: the inline text with this hash. */

@@ -1,9 +1,9 @@
-// The part of the login page's script that builds elements. Texts of the server are set as text, never
-// as markup.
+// The part of the login page's script that builds elements. Strings from the server are set as text, never as
+// markup.
 export const elements = `
 const card = document.getElementById('card');
 
-/** An element with properties, and with children that are elements, texts or absent. */
+/** Creates an element with properties and children. A child is an element, a string or undefined. */
 function el(tag, properties, ...children) {
   const { attributes = {}, ...rest } = properties || {};
   const element = Object.assign(document.createElement(tag), rest);
@@ -26,7 +26,7 @@ function link(text, action) {
   return el('button', { type: 'button', className: 'link', textContent: text, onclick: () => act(action) });
 }
 
-/** Runs an action once at a time and shows its error in the box, in that of the view by default. */
+/** Runs one action at a time. Shows its error in the box, which by default is the alert of the view. */
 async function act(action, box) {
   const buttons = [...card.querySelectorAll('button')];
   if (buttons.some((button) => button.disabled)) return;
@@ -53,7 +53,7 @@ function showError(error, alert) {
   const name = error.param ? error.param.replace('input.', '') : '';
   const field = [...card.querySelectorAll('input')].find((input) => input.name === name)
     || (error.code === 'invalid_credentials' ? card.querySelector('input.code, input[name=password]') : null);
-  // The server names a member by its own name; a person knows the field by its label.
+  // The server's message starts with the member's name; the person knows the field by its label.
   const label = field && field.labels[0] ? field.labels[0].textContent : '';
   alert.textContent = label ? error.message.replace(/^\\x60[\\w.]+\\x60/, label) : error.message;
   if (!field) return;
@@ -97,7 +97,7 @@ function revealButton(input) {
   return button;
 }
 
-/** A form whose action gets the inputs by name; empty ones are absent. */
+/** A form whose action gets the inputs by name, without empty inputs. */
 function form({ fields, button, action, username }) {
   const box = alertBox('form-error');
   // A password manager stores a new password under this name.

@@ -1,6 +1,6 @@
-// `/login`: the page on which a person logs in to an app of another origin. It gets a one-time code
-// for the app and returns there. The document and its script are two files of this server; no other
-// source is loaded.
+// `/login`: the page on which a person logs in to an app of another origin. The page gets a one-time code
+// for the app and sends the browser back with it. The document and its script are two files of this server;
+// nothing else is loaded.
 import type { FixedPage } from '../../kernel/http/pages/fixed-pages.ts';
 import { calls } from './calls.ts';
 import { colors } from './colors.ts';

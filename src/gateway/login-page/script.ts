@@ -2,21 +2,21 @@
 // with the operations of the contract, and sends the browser back with a one-time code. The page
 // never holds a user token.
 export const script = `
-// Stores the attempt of a third party in this tab until the browser returns.
+// The key under which this tab stores a login attempt at a third party until the browser returns.
 const storageKey = 'townhall-login';
 let app;
 let bureau;
 let providers = [];
 let email = '';
 
-// What accounts.issueLoginCode accepts. It is called after the login, so the page checks these
-// members before it.
+// The formats that accounts.issueLoginCode accepts. The page calls it only after the login, so it checks
+// these members before.
 const rules = { code_challenge: /^[A-Za-z0-9_-]{43}$/, state: /^[!-~]{1,512}$/ };
 
-/** What is wrong with the app's request; undefined where nothing is. */
+/** What is wrong with the app's request; undefined for a valid request. */
 function requestError(query) {
   const missing = ['client_id', 'redirect_uri', 'code_challenge', 'state'].filter((name) => !query.get(name));
-  if (missing.length > 0) return 'Missing in the address: ' + missing.join(', ');
+  if (missing.length > 0) return 'Missing from the address: ' + missing.join(', ');
   const type = query.get('response_type') || 'code';
   const method = query.get('code_challenge_method') || 'S256';
   if (type !== 'code' || method !== 'S256')
@@ -77,7 +77,7 @@ async function sendCode(input, notice) {
 function restartWhenSpent(error) {
   if (error.code === 'login_spent' || error.code === 'login_not_found')
     throw Object.assign(
-      new Error('This code has expired or was tried too often. Send another one.'), { code: error.code });
+      new Error('This code has expired or was entered too often. Send another code.'), { code: error.code });
   throw error;
 }
 
@@ -115,10 +115,7 @@ async function requestReset(input, notice) {
 const base64Url = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes)))
   .replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
 
-/**
- * Sends the browser to a third party. The attempt is bound to this tab by a verifier that stays in
- * it.
- */
+/** Sends the browser to a third party. A verifier that never leaves this tab binds the attempt to the tab. */
 async function leaveFor(provider) {
   if (!window.isSecureContext) throw new Error('This sign-in needs https.');
   const verifier = base64Url(crypto.getRandomValues(new Uint8Array(32)));
@@ -131,8 +128,8 @@ async function leaveFor(provider) {
 }
 
 /**
- * Issues the code for the app and goes there; the entry of this page is replaced, so Back does not
- * return to it.
+ * Gets the code for the app and sends the browser there. It replaces this page in the history, so that Back
+ * does not return to it.
  */
 async function returnToApp(login) {
   const { redirectUri, challenge, state } = app;
@@ -149,7 +146,7 @@ const refusals = {
   upstream_timeout: 'The other service did not answer in time. Try again.',
 };
 
-/** Reads the result of the third party's redirect and removes it from the address; undefined without one. */
+/** Reads the result of a login at a third party and removes it from the address; undefined without one. */
 function readReturn() {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const [code, refusal] = [fragment.get('login_code'), fragment.get('login_error')];
@@ -157,7 +154,7 @@ function readReturn() {
   const storedLogin = JSON.parse(sessionStorage.getItem(storageKey) || 'null');
   sessionStorage.removeItem(storageKey);
   history.replaceState(null, '', location.pathname + (storedLogin ? storedLogin.search : ''));
-  // Without the tab's own verifier the return may belong to the login of another person.
+  // Without this tab's verifier, the result may belong to another person's login.
   if (!storedLogin)
     throw new Error('This sign-in was started elsewhere or is over. Start again from the app.');
   return { code, refusal, ...storedLogin };
@@ -180,13 +177,14 @@ async function main() {
     if (app.screen === 'register' && hasAccounts) return showRegistration();
     showSignIn();
   } catch (error) {
-    const isUnregisteredUri = error.param === 'redirect_uri';
-    showEnd('You cannot sign in here', isUnregisteredUri ? 'This app is not registered for sign-in.' : error.message,
-      isUnregisteredUri ? 'Its address is not among the redirect_uris of the Bureau: ' + app.redirectUri : error.detail);
+    const title = 'You cannot sign in here';
+    if (error.param !== 'redirect_uri') return showEnd(title, error.message, error.detail);
+    showEnd(title, 'This app is not registered for sign-in.',
+      'Its address is not among the redirect_uris of the Bureau: ' + app.redirectUri);
   }
 }
 
-// A page that comes back from the browser's cache has disabled buttons and an attempt that is over.
+// Reload a page that the browser restores from its cache: its buttons are disabled and its attempt has ended.
 addEventListener('pageshow', (event) => { if (event.persisted) location.reload(); });
 main();
 `;

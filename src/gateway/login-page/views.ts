@@ -1,5 +1,5 @@
-// The views of the login page: sign in, e-mail code, registration, forgotten password, and the final
-// ones. Each replaces the content of the card.
+// The views of the login page: sign in, e-mail code, registration, forgotten password, waiting, and the final
+// view. Each replaces the content of the card.
 export const views = `
 function mark() {
   const attributes = { 'aria-hidden': 'true' };
@@ -11,7 +11,7 @@ function destination() {
   return el('p', { className: 'lead' }, 'to continue to ', el('b', { textContent: host }));
 }
 
-/** A text of the Bureau whose direction of writing does not change that of its surroundings. */
+/** Isolates a Bureau's text, so that its writing direction does not affect the text around it. */
 function isolated(text) { return el('bdi', { textContent: text }); }
 
 function showView({ title, heading: head = [title], lead, error, notice, children, links = [] }) {
@@ -30,7 +30,8 @@ function showSignIn(error) {
   const [password, emailCode, local] = ['password', 'email_code', 'local']
     .map((id) => providers.find((provider) => provider.id === id));
   const parties = providers.filter(({ kind }) => kind === 'redirect');
-  const mainForm = password ? passwordForm() : emailCode ? emailForm() : undefined;
+  const codeForm = emailCode ? emailForm() : undefined;
+  const mainForm = password ? passwordForm() : codeForm;
   const buttons = [
     ...parties.map(({ id, label }) => actionButton('Continue with ' + label, () => leaveFor(id))),
     ...(local ? [actionButton('Continue as the local user', () => signInAsLocalUser())] : []),
@@ -89,7 +90,7 @@ function showEmail() {
   showView({
     title: 'Sign in with a code',
     lead: el('p', {
-      className: 'lead', textContent: 'We send a code to your e-mail address. You need no password.',
+      className: 'lead', textContent: 'We send a code to your e-mail address. You do not need a password.',
     }),
     children: [emailForm()],
     links: [link('Back', () => showSignIn())],
@@ -111,7 +112,7 @@ function showCode({ button, action, again, notice, fields = [], username, title 
   });
 }
 
-const codeSentNotice = 'We have sent another code. Earlier ones do not work any more.';
+const codeSentNotice = 'We have sent another code. Earlier codes no longer work.';
 
 const passwordHint = 'At least 12 characters.';
 
@@ -132,7 +133,7 @@ function showRegistration() {
       button: 'Create account',
       action: register,
     })],
-    links: [el('p', null, 'You have an account? ', link('Sign in', () => showSignIn()))],
+    links: [el('p', null, 'Already have an account? ', link('Sign in', () => showSignIn()))],
   });
 }
 
@@ -154,7 +155,7 @@ function showWait(text) {
   show([mark(), heading(text), el('p', { className: 'wait', textContent: 'One moment' })], text);
 }
 
-/** A final view, without a next step. */
+/** The final view, which has no next step. */
 function showEnd(title, text, detail) {
   show([
     el('div', { className: 'mark refusal', textContent: '!', attributes: { 'aria-hidden': 'true' } }),
