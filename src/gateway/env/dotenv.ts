@@ -32,16 +32,16 @@ export function parseDotenv(text: string): Dotenv {
     const line = lineIndex + 1;
     const source = (lines[lineIndex] ?? '').trimStart();
     if (source === '' || source.startsWith('#')) continue;
-    const head = /^(?:export\s+)?([\w.-]+)(?:\s*=|:\s)/.exec(source);
-    if (!head?.[1]) {
-      errors.push({ line, message: 'is not of the form KEY=value' });
+    const keyMatch = /^(?:export\s+)?([\w.-]+)(?:\s*=|:\s)/.exec(source);
+    if (!keyMatch?.[1]) {
+      errors.push({ line, message: 'does not have the form KEY=value' });
       continue;
     }
-    const valueText = source.slice(head[0].length).trimStart();
+    const valueText = source.slice(keyMatch[0].length).trimStart();
     const quote = quotes.find((mark) => valueText.startsWith(mark));
     if (quote === undefined) {
       // An unquoted value ends at the first `#`, as in dotenv.
-      entries.push({ key: head[1], value: (valueText.split('#', 1)[0] ?? '').trim(), line });
+      entries.push({ key: keyMatch[1], value: (valueText.split('#', 1)[0] ?? '').trim(), line });
       continue;
     }
     const quotedValue = readQuoted(valueText, quote, lines, lineIndex);
@@ -53,7 +53,7 @@ export function parseDotenv(text: string): Dotenv {
     }
     lineIndex = quotedValue.lastLine;
     entries.push({
-      key: head[1],
+      key: keyMatch[1],
       value: quote === '"' ? expand(quotedValue.value) : quotedValue.value,
       line,
     });
@@ -61,7 +61,7 @@ export function parseDotenv(text: string): Dotenv {
   return { entries, errors };
 }
 
-const unclosedQuote = 'opens a quote that is not closed';
+const unclosedQuote = 'opens a quote that is never closed';
 
 /** The text between the quotes, which may span lines, or an error message. */
 function readQuoted(

@@ -70,7 +70,7 @@ export async function env(options: EnvOptions): Promise<Env> {
     await snapshot
       .refresh()
       .catch((error: unknown) =>
-        log.warn({ err: error }, 'the environment could not be read again; retrying until it can'),
+        log.warn({ err: error }, 'the environment could not be reloaded from the database; retrying'),
       );
   }
 
@@ -91,7 +91,7 @@ export async function env(options: EnvOptions): Promise<Env> {
       if (activeKid !== vault.primaryKid)
         log.warn(
           {},
-          'values are under the previous master key; run "townhall env rewrap" once every server has the new one',
+          'values are encrypted with the previous master key; run "townhall env rewrap" once every server has the new key',
         );
     },
     rewrap,

@@ -98,8 +98,8 @@ export function requireRightKey(vault: Vault, canary: string): void {
   }
   throw new SettingError(
     [
-      'The master key is not the one that this database was sealed with.',
-      'Set TOWNHALL_MASTER_KEY to that one, or give it as TOWNHALL_MASTER_KEY_PREVIOUS beside a new one.',
+      'The values in this database are encrypted with another master key.',
+      'Set TOWNHALL_MASTER_KEY to that key, or set TOWNHALL_MASTER_KEY_PREVIOUS to it when you introduce a new key.',
       'Nothing was changed.',
     ].join(' '),
   );
@@ -149,7 +149,7 @@ function parseKey(
 ): MasterKey {
   redactor.hold(text.trim());
   const key = parseMasterKey(text);
-  if (key === null) throw new SettingError(`${source} must hold 32 bytes in base64. ${remedy}`);
+  if (key === null) throw new SettingError(`${source} must contain 32 bytes in base64. ${remedy}`);
   return key;
 }
 
@@ -168,7 +168,7 @@ function keyPath(dataFolder: string): string {
 }
 
 const damagedKeyRemedy = [
-  'Restore it from your copy: the sealed values open with no other key.',
+  'Restore it from your copy: no other key can decrypt the stored values.',
   'If the database is new, delete the file; the next start creates another.',
 ].join(' ');
 
@@ -196,7 +196,7 @@ async function createStoredKey(
   const path = keyPath(dataFolder);
   const text = newMasterKey();
   await writeDurably(path, text);
-  log.info({ path }, 'created a master key for the embedded database; without it the sealed values are lost');
+  log.info({ path }, 'created a master key for the embedded database; without it the stored values are lost');
   return parseKey(text, { source: path, remedy: creationHint, redactor });
 }
 

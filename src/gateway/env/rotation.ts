@@ -47,9 +47,9 @@ export function requireSameKey(serverKid: string, commandKid: unknown): void {
   if (commandKid === serverKid) return;
   const command = typeof commandKid === 'string' ? `the master key ${commandKid}` : 'no master key';
   const message = [
-    `The running server uses the master key ${serverKid}, and this command has ${command}.`,
-    'Start the server again with the new key as TOWNHALL_MASTER_KEY and the old one as TOWNHALL_MASTER_KEY_PREVIOUS,',
-    'then run this command with the same two. Nothing was changed.',
+    `The running server uses the master key ${serverKid}, but this command has ${command}.`,
+    'Restart the server with the new key as TOWNHALL_MASTER_KEY and the old key as TOWNHALL_MASTER_KEY_PREVIOUS,',
+    'then run this command with the same two settings. Nothing was changed.',
   ];
   throw new Problem('conflict', 'conflict', message.join(' '));
 }

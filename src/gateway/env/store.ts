@@ -73,7 +73,7 @@ function canaryQueries(sql: Sql): Pick<EnvStore, 'survey' | 'insertCanary' | 'lo
       const [row] = await (mode === 'share'
         ? tx<{ sealed: string }[]>`select sealed from gateway.env_canary for share`
         : tx<{ sealed: string }[]>`select sealed from gateway.env_canary for update`);
-      if (row === undefined) throw new Error('The canary of the master key is gone.');
+      if (row === undefined) throw new Error('The canary of the master key is missing.');
       return row.sealed;
     },
     async replaceCanary(tx, sealed) {
@@ -114,7 +114,7 @@ function variableQueries(
         on conflict (key) do update
           set sealed = excluded.sealed, version = excluded.version, updated_at = gateway.townhall_now()
         returning updated_at as "updatedAt"`;
-      if (row === undefined) throw new Error('A write of no variables has no time.');
+      if (row === undefined) throw new Error('No variables were passed to the write.');
       return row.updatedAt;
     },
     async reseal(tx, variables) {

@@ -4,7 +4,7 @@
 const bullet = '•';
 const mask = bullet.repeat(4);
 // Showing the last four characters of a shorter value would reveal too much of it.
-const minLengthToHint = 13;
+const minLengthWithHint = 13;
 const hintLength = 4;
 
 const maxValueBytes = 32 * 1024;
@@ -13,7 +13,7 @@ const keyPattern = /^[A-Z][A-Z0-9_]{0,127}$/;
 /** Four bullets, followed by the last four characters of a value that is longer than twelve characters. */
 export function maskValue(value: string): string {
   const characters = [...value];
-  return characters.length < minLengthToHint ? mask : mask + characters.slice(-hintLength).join('');
+  return characters.length < minLengthWithHint ? mask : mask + characters.slice(-hintLength).join('');
 }
 
 export interface VariableError {

@@ -21,10 +21,10 @@ export interface EnvWriter {
    */
   write(
     variables: ReadonlyMap<string, string>,
-    entry: (changes: Record<string, ValueChange>) => AuditEntry,
+    toAuditEntry: (changes: Record<string, ValueChange>) => AuditEntry,
   ): Promise<Date>;
   /** Returns whether there was a value. */
-  remove(key: string, entry: (change: ValueChange) => AuditEntry): Promise<boolean>;
+  remove(key: string, toAuditEntry: (change: ValueChange) => AuditEntry): Promise<boolean>;
 }
 
 export function createWriter({
@@ -43,9 +43,9 @@ export function createWriter({
   refresh: () => Promise<void>;
 }): EnvWriter {
   function changeOf(key: string, value: string | null): ValueChange {
-    const formerValue = snapshot.entry(key)?.value ?? null;
+    const oldValue = snapshot.entry(key)?.value ?? null;
     return {
-      before: formerValue === null ? null : vault.fingerprint(formerValue),
+      before: oldValue === null ? null : vault.fingerprint(oldValue),
       after: value === null ? null : vault.fingerprint(value),
     };
   }
@@ -61,21 +61,21 @@ export function createWriter({
   }
 
   return {
-    async write(variables, entry) {
+    async write(variables, toAuditEntry) {
       const updatedAt = await store.tx(async (tx) => {
         const writtenAt = await store.upsert(tx, await seal(tx, variables));
-        const entries = [...variables].map(([key, value]) => [key, changeOf(key, value)] as const);
-        await audit.record(tx, entry(Object.fromEntries(entries)));
+        const valueChanges = [...variables].map(([key, value]) => [key, changeOf(key, value)] as const);
+        await audit.record(tx, toAuditEntry(Object.fromEntries(valueChanges)));
         await changes.bump(tx);
         return writtenAt;
       });
       await refresh();
       return updatedAt;
     },
-    async remove(key, entry) {
+    async remove(key, toAuditEntry) {
       const isRemoved = await store.tx(async (tx) => {
         if (!(await store.remove(tx, key))) return false;
-        await audit.record(tx, entry(changeOf(key, null)));
+        await audit.record(tx, toAuditEntry(changeOf(key, null)));
         await changes.bump(tx);
         return true;
       });
