@@ -84,8 +84,8 @@ async function addCharge(
   const credits = toWholeCredits(amount);
   requireReason(reason);
   if (identity.kind === 'guest')
-    throw new Error('A guest has no credits to charge; let the action admit users.');
-  if (charges.isClosed) throw new Error('The action has ended and cannot charge any more.');
+    throw new Error('A guest has no credits to charge; require users in `identities` of the action.');
+  if (charges.isClosed) throw new Error('The action has ended and can no longer charge.');
   const total = charges.credits + credits;
   if (identity.kind === 'user') {
     const { userId, bureauId, tokenId } = identity;
@@ -129,11 +129,11 @@ function requireReason(reason: unknown): void {
   )
     return;
   throw new TypeError(
-    `The reason of a charge is a text of 1 to ${maxReasonLength} characters, none of them a control character.`,
+    `The reason of a charge must be a string of 1 to ${maxReasonLength} characters without control characters.`,
   );
 }
 
 function toWholeCredits(credits: number | bigint): bigint {
   if ((typeof credits === 'bigint' || Number.isSafeInteger(credits)) && credits >= 0) return BigInt(credits);
-  throw new TypeError('Credits are whole numbers of 0 or more.');
+  throw new TypeError('The credits of a charge must be a whole number of 0 or more.');
 }

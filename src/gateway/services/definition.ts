@@ -181,7 +181,7 @@ export function isService(value: unknown): value is ServiceDefinition {
   return typeof value === 'object' && value !== null && serviceMark in value;
 }
 
-const kinds = {
+const problemKinds = {
   400: 'bad_request',
   403: 'forbidden',
   404: 'not_found',
@@ -191,7 +191,7 @@ const kinds = {
 } as const;
 
 /** The statuses of an ActionError. */
-export type ActionStatus = keyof typeof kinds;
+export type ActionStatus = keyof typeof problemKinds;
 
 /** An error that the caller sees: the message is for people, the code for programs. */
 export class ActionError extends Error {
@@ -212,9 +212,9 @@ export class ActionError extends Error {
  */
 export function readActionError(
   error: unknown,
-): { kind: (typeof kinds)[ActionStatus]; code: string; message: string } | null {
+): { kind: (typeof problemKinds)[ActionStatus]; code: string; message: string } | null {
   if (!(error instanceof Error) || !(errorMark in error)) return null;
   const { status, code, message } = error as unknown as ActionError;
-  const kind = Object.hasOwn(kinds, status) ? kinds[status] : undefined;
+  const kind = Object.hasOwn(problemKinds, status) ? problemKinds[status] : undefined;
   return kind !== undefined && /^service_[a-z0-9_]{1,64}$/.test(code) ? { kind, code, message } : null;
 }

@@ -53,14 +53,14 @@ function collectServices(moduleExports: Record<string, unknown>, entry: string):
       if (isService(item)) services.add(item);
       else if (typeof item === 'object' && item !== null && 'actions' in item) {
         throw new ProjectError(
-          `${entry}: the export ${name} looks like a service; make it with defineService({…}) from "townhall".`,
+          `${entry}: the export ${name} looks like a service; create it with defineService({…}) from "townhall".`,
         );
       }
     }
   }
   if (services.size === 0)
     throw new ProjectError(
-      `${entry}: exports no service; export what defineService({…}) from "townhall" gives.`,
+      `${entry}: exports no service; export the result of defineService({…}) from "townhall".`,
     );
   return [...services].map((definition) => ({ definition, source: entry }));
 }

@@ -73,7 +73,7 @@ export function registerServices(
     const otherSource = sources.get(service.id);
     if (otherSource !== undefined)
       throw new ProjectError(
-        `${source}: service "${service.id}": id is already that of a service in ${otherSource}.`,
+        `${source}: service "${service.id}": id is already used by a service in ${otherSource}.`,
       );
     sources.set(service.id, source);
     services.set(service.id, service);
@@ -87,9 +87,9 @@ function readService(definition: ServiceDefinition, source: string, rules: Regis
   const refuse = createRefuse(label);
   refuseUnknown(definition, serviceMembers, refuse);
   if (typeof id !== 'string' || !idPattern.test(id))
-    refuse('id', 'must be lower-case letters, digits, `_` and `-`, 64 at most, a letter first');
-  if (rules.reservedIds.has(id)) refuse('id', 'is taken by the server itself');
-  if (typeof name !== 'string' || name.trim() === '') refuse('name', 'must be a text');
+    refuse('id', 'must start with a letter and have at most 64 lower-case letters, digits, `_` and `-`');
+  if (rules.reservedIds.has(id)) refuse('id', 'is reserved by the server; choose another one');
+  if (typeof name !== 'string' || name.trim() === '') refuse('name', 'must be a string that is not empty');
   if (!Array.isArray(env)) refuse('env', 'must be a list');
   if (!isRecord(actions) || Object.keys(actions).length === 0)
     refuse('actions', 'must be an object with at least one action');
@@ -120,9 +120,11 @@ function readRequirement(requirement: ServiceRequirement, refuse: Refuse, rules:
   refuseUnknown(requirement, requirementMembers, refuse);
   const { key, description, required = true, secret = true } = requirement;
   if (typeof key !== 'string' || !keyPattern.test(key))
-    refuse('key', 'must be upper-case letters, digits and `_`, a letter first');
-  if (rules.isReservedKey(key)) refuse('key', `${key} is read by the server itself and is not for services`);
-  if (typeof description !== 'string' || description.trim() === '') refuse('description', 'must be a text');
+    refuse('key', 'must start with a letter and have only upper-case letters, digits and `_`');
+  if (rules.isReservedKey(key))
+    refuse('key', `${key} is a setting of the server; services cannot declare it`);
+  if (typeof description !== 'string' || description.trim() === '')
+    refuse('description', 'must be a string that is not empty');
   if (typeof required !== 'boolean') refuse('required', 'must be true or false');
   if (typeof secret !== 'boolean') refuse('secret', 'must be true or false');
   return { key, description, required, secret };
@@ -130,7 +132,7 @@ function readRequirement(requirement: ServiceRequirement, refuse: Refuse, rules:
 
 function readAction(id: string, action: ActionDefinition, refuse: Refuse): Action {
   if (!actionPattern.test(id))
-    refuse('', 'has an id that is not letters, digits, `_` and `-` with at most one `/` within');
+    refuse('', 'has an invalid id; use letters, digits, `_` and `-`, in one part or two parts joined by `/`');
   if (!isRecord(action)) refuse('', 'must be an object');
   refuseUnknown(action, actionMembers, refuse);
   const { method, identities = ['user'], input = noInput, output = {}, run } = action as ActionDefinition;
@@ -139,7 +141,7 @@ function readAction(id: string, action: ActionDefinition, refuse: Refuse): Actio
     !Array.isArray(identities) ||
     identities.some((identity: unknown) => !identityKinds.includes(identity as string))
   ) {
-    refuse('identities', `must be a list of ${identityKinds.join(', ')}; an empty one admits anyone`);
+    refuse('identities', `must be a list of ${identityKinds.join(', ')}; an empty list admits anyone`);
   }
   if (typeof run !== 'function') refuse('run', 'must be a function');
   if (!isRecord(input) || ('type' in input && input['type'] !== 'object'))
@@ -158,7 +160,7 @@ function readAction(id: string, action: ActionDefinition, refuse: Refuse): Actio
 }
 
 function readJob(name: string, job: JobDefinition, refuse: Refuse): JobDefinition {
-  if (!jobPattern.test(name)) refuse('', 'has a name that is not letters, digits, `_` and `-`');
+  if (!jobPattern.test(name)) refuse('', 'has an invalid name; use at most 64 letters, digits, `_` and `-`');
   if (!isRecord(job)) refuse('', 'must be an object');
   refuseUnknown(job, jobMembers, refuse);
   for (const member of ['retries', 'timeoutSeconds', 'concurrency'] as const) {
@@ -184,14 +186,13 @@ function createRefuse(label: string, parent = ''): Refuse {
 
 function refuseUnknown(definition: object, allowedNames: readonly string[], refuse: Refuse): void {
   const unknownName = Object.keys(definition).find((name) => !allowedNames.includes(name));
-  if (unknownName !== undefined)
-    refuse(unknownName, `is not known here; there are ${allowedNames.join(', ')}`);
+  if (unknownName !== undefined) refuse(unknownName, `is not known here; use ${allowedNames.join(', ')}`);
 }
 
 function compileOrRefuse<T>(compile: () => T, member: string, refuse: Refuse): T {
   try {
     return compile();
   } catch (error) {
-    return refuse(member, `is no JSON Schema that can be used: ${errorText(error)}`);
+    return refuse(member, `is not a usable JSON Schema: ${errorText(error)}`);
   }
 }

@@ -108,7 +108,7 @@ function queueOf(
 
 function unknownJobMessage({ id, jobs }: ProjectService, job: string): string {
   const remedy =
-    jobs.size === 0 ? 'declare it in `jobs` of the service' : `use one of ${[...jobs.keys()].join(', ')}`;
+    jobs.size === 0 ? "declare it in the service's `jobs`" : `use one of ${[...jobs.keys()].join(', ')}`;
   return `The service "${id}" has no job "${job}"; ${remedy}.`;
 }
 

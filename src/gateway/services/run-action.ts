@@ -138,8 +138,8 @@ function explainError(error: unknown, { request }: ActionRun, log: Log): Problem
   const refusal = readActionError(error);
   if (refusal !== null)
     return new Problem(refusal.kind, 'service_refused', refusal.message, { externalCode: refusal.code });
-  // An error after the client disconnected is usually a consequence of that.
-  if (request.signal.aborted) log.debug({ err: error }, 'an action ended with its caller');
+  // Once the client has disconnected, the action's error is usually only the abort.
+  if (request.signal.aborted) log.debug({ err: error }, 'an action failed after its client disconnected');
   return new Problem(
     'internal',
     'service_failed',

@@ -6,6 +6,6 @@ import type { CodeOwner } from '../../kernel/operator-errors.ts';
 export function serviceCode(log: Pick<Log, 'error'>): CodeOwner {
   return {
     fail: (error) =>
-      log.error({ err: error }, 'a service threw an error outside of its call or tried to end the process'),
+      log.error({ err: error }, 'a service threw an error outside a call or tried to end the process'),
   };
 }

@@ -206,7 +206,7 @@ describe('a project that cannot be served', () => {
         'townhall.json': declaration(),
         'src/index.ts': `${importLine}\nexport const list = [${serviceSource('x')}, ${serviceSource('x')}];`,
       },
-      'src/index.ts: service "x": id is already that of a service in src/index.ts',
+      'src/index.ts: service "x": id is already used by a service in src/index.ts',
     ],
     [
       'has a service with a reserved id',
@@ -214,7 +214,7 @@ describe('a project that cannot be served', () => {
         'townhall.json': declaration(),
         'src/index.ts': `${importLine}\nexport default ${serviceSource('payments')};`,
       },
-      'service "payments": id is taken by the server itself',
+      'service "payments": id is reserved by the server',
     ],
   ])('stops the start when it %s', async (description, files, message) => {
     const project = join(folder, description.replaceAll(' ', '-'));

@@ -38,12 +38,12 @@ describe('a declared service', () => {
   });
 
   test.each<[string, unknown, string]>([
-    ['an id in upper case', { ...validService, id: 'Notes' }, 'id must be'],
-    ['no id', { ...validService, id: undefined }, 'src/0.ts: a service: id must be'],
+    ['an id in upper case', { ...validService, id: 'Notes' }, 'id must start with a letter'],
+    ['no id', { ...validService, id: undefined }, 'src/0.ts: a service: id must start with a letter'],
     [
-      'an id of ours',
+      'an id of the server',
       { ...validService, id: 'ai' },
-      'src/0.ts: service "ai": id is taken by the server itself',
+      'src/0.ts: service "ai": id is reserved by the server',
     ],
     ['no name', { ...validService, name: '' }, 'name must be'],
     ['no actions', { ...validService, actions: {} }, 'actions must be'],
@@ -51,12 +51,12 @@ describe('a declared service', () => {
     [
       'a key in lower case',
       { ...validService, env: [{ key: 'key', description: 'x' }] },
-      'env[0].key must be',
+      'env[0].key must start with a letter and have only upper-case letters',
     ],
     [
-      'a start-up key',
+      'a key of a setting of the server',
       { ...validService, env: [{ key: 'DATABASE_URL', description: 'x' }] },
-      'env[0].key DATABASE_URL is read by the server itself',
+      'env[0].key DATABASE_URL is a setting of the server',
     ],
     ['a key without description', { ...validService, env: [{ key: 'KEY' }] }, 'env[0].description must be'],
     [
@@ -68,29 +68,29 @@ describe('a declared service', () => {
     ['no run', action({ run: 'run' }), 'actions.add.run must be a function'],
     ['an unknown member of an action', action({ inputs: {} }), 'actions.add.inputs is not known here'],
     [
-      'an input that is no object',
+      'an input schema of a string',
       action({ input: { type: 'string' } }),
       'actions.add.input must be the JSON Schema of an object',
     ],
     [
-      'an input that is no schema',
+      'an input schema with an unknown type',
       action({ input: { properties: { a: { type: 'text' } } } }),
-      'actions.add.input is no JSON Schema',
+      'actions.add.input is not a usable JSON Schema',
     ],
     [
-      'an output that refers to nothing',
+      'an output schema with a dangling reference',
       action({ output: { $ref: '#/nowhere' } }),
-      'actions.add.output is no JSON Schema',
+      'actions.add.output is not a usable JSON Schema',
     ],
     [
       'an action id with three parts',
       { ...validService, actions: { 'a/b/c': { method: 'GET', run } } },
-      'actions.a/b/c has an id',
+      'actions.a/b/c has an invalid id',
     ],
     [
       'an action id with a dot',
       { ...validService, actions: { '..': { method: 'GET', run } } },
-      'actions... has an id',
+      'actions... has an invalid id',
     ],
   ])('is refused for %s', (_name, definition, message) => {
     expect(() => register(definition)).toThrow(message);
@@ -99,7 +99,7 @@ describe('a declared service', () => {
 
   test('is refused for a duplicate id with both files', () => {
     expect(() => register(validService, { ...validService, name: 'Other' })).toThrow(
-      'src/1.ts: service "notes": id is already that of a service in src/0.ts.',
+      'src/1.ts: service "notes": id is already used by a service in src/0.ts.',
     );
   });
 });
