@@ -226,13 +226,18 @@ async function rehearse(spec: GenerationSpec, options: GenerationOptions): Promi
   }
 }
 
-/** The same settings on temporary data. The metrics port belongs to the running version. */
+/**
+ * The same settings on temporary data. The metrics port belongs to the running version. The journal needs a
+ * folder of the trial too: the trial's ledger is another one, so it would put aside the charges that a crashed
+ * gateway has left in the City's journal.
+ */
 function trialEnvironment(
   env: Readonly<Record<string, string>>,
   trialPath: string,
 ): Readonly<Record<string, string>> {
   return {
     ...env,
+    JOURNAL_PATH: join(trialPath, 'journal'),
     DATABASE_PATH: trialPath,
     STORAGE_PATH: join(trialPath, 'media'),
     METRICS_PORT: '',
