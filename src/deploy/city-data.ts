@@ -7,19 +7,19 @@ import { databaseOf, embeddedName } from './plan.ts';
 
 export interface CityData {
   name: string;
-  /** The settings of its gateway that locate the data. */
+  /** The settings that tell its gateway where the data is. */
   settings: { JOURNAL_PATH: string } & ({ DATABASE_PATH: string } | { DATABASE_URL: string });
 }
 
 /**
- * The data of the City that was last deployed from a folder; null without one. `env` is the
- * environment of its deployment.
+ * The data of the City that was last deployed from a folder; null when nothing was deployed from it. `env` is
+ * the environment of its deployment.
  */
 export async function cityData(
   directory: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<CityData | null> {
-  // Checked first: cityFolder refuses long paths, which matter to projects only.
+  // Check this first: cityFolder throws for long paths, which are a problem only in projects.
   if ((await stat(join(resolve(directory), '.townhall/city.json')).catch(() => undefined)) === undefined)
     return null;
   const folder = cityFolder(directory);

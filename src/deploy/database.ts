@@ -8,7 +8,7 @@ export interface DatabaseSituation {
   exists: boolean;
   /** Whether this user may create it. */
   canCreate: boolean;
-  /** The SQL statement for a user with the right to create it. */
+  /** The SQL statement with which a privileged user can create it. */
   statement: string;
 }
 
@@ -19,13 +19,13 @@ export function databaseUrl(url: string, name: string): string {
   return otherUrl.href;
 }
 
-/** Database, host and port, without the credentials. */
+/** The database, host and port of an address, without the credentials. */
 export function describeDatabase(url: string): string {
   const { hostname, port, pathname } = new URL(url);
   return `${decodeURIComponent(pathname.slice(1))} on ${hostname}${port === '' ? '' : `:${port}`}`;
 }
 
-/** Changes nothing. Throws when the server is unreachable. */
+/** Checks whether the database exists, and changes nothing. Throws when the server is unreachable. */
 export async function inspectDatabase(url: string, name: string, log: Log): Promise<DatabaseSituation> {
   return withServer(url, name, log, async (database) => situationOf(database, name));
 }
@@ -72,8 +72,8 @@ async function situationOf({ sql }: Database, name: string): Promise<DatabaseSit
 }
 
 /**
- * Connects to the first of these databases that exists: the declared one, the one of the address,
- * or `postgres`, which is on every server.
+ * Connects to the first of these databases that exists: the declared database, the database in the URL, or
+ * `postgres`, which is on every server.
  */
 async function withServer<T>(
   url: string,
@@ -89,7 +89,7 @@ async function withServer<T>(
       database = await connect({ url: databaseUrl(url, candidate), limits: { maxConnections: 1 } }, { log });
     } catch (error) {
       failure = error;
-      // invalid_catalog_name: this database does not exist, try the next.
+      // invalid_catalog_name: this database does not exist, so try the next one.
       if ((error as { code?: string }).code === '3D000') continue;
       throw new Error(`The PostgreSQL server of DATABASE_URL cannot be reached: ${errorText(error)}`, {
         cause: error,

@@ -34,7 +34,7 @@ export interface Declaration {
   };
 }
 
-/** The errors of a declaration, one a line: `townhall.json:LINE:COLUMN: MEMBER …`. */
+/** The errors of a declaration, one per line: `townhall.json:LINE:COLUMN: MEMBER …`. */
 export class DeclarationError extends Error {
   override name = 'DeclarationError';
 }
@@ -122,7 +122,7 @@ function locate(text: string, offset: number, message: string): string {
 
 /** Prefixes the message of a schema error with the member's path. */
 function explain({ names, message }: ValidationError): { names: readonly string[]; message: string } {
-  // The schema's one rule over two members: a queue needs a database. Report it at the queue.
+  // The schema's only rule about two members: a queue needs a database. Report its violation at the queue.
   if (names.at(-1) === 'database' && /is required/.test(message) && names.length === 3) {
     const queue = [...names.slice(0, -1), 'queue'];
     return {
@@ -197,10 +197,7 @@ export interface OpenedProject {
   };
 }
 
-/**
- * Reads the project of a folder. Its storage is in `stateDirectory`, by default the folder's
- * `.townhall`.
- */
+/** Reads the project of a folder. Its declared storage is in `stateDirectory`, by default `.townhall`. */
 export async function openProject(
   directory: string,
   stateDirectory: string = join(directory, '.townhall'),

@@ -1,6 +1,5 @@
-// Deploys a project in steps: create resources, copy the project, try the copy, switch to it,
-// record the City, raise the version, confirm. When a step fails, the steps before it are undone in
-// reverse order.
+// Deploys a project in steps: create resources, copy the project, try the copy, switch to it, record the
+// City, raise the version, confirm. When a step fails, the completed steps are undone in reverse order.
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
@@ -21,12 +20,9 @@ export interface DeployOptions {
   runner: Runner;
   clock: Clock;
   log: Log;
-  /** The time within which the new version has to be ready. */
+  /** The new version must be ready within this time. */
   startMs: number;
-  /**
-   * Called before each step and for its activities. An exception from it stops the deployment
-   * there.
-   */
+  /** Called before each step and for the activities within it. If it throws, the deployment stops there. */
   progress(step: Step, activity: string): void;
 }
 
@@ -40,7 +36,7 @@ export interface Deployment {
 
 /** The version to deploy: a new copy of the project, or a stored one. */
 interface Release {
-  /** True when a copy is made and the version in package.json is raised. */
+  /** Whether the project is copied and the version in package.json raised. */
   isNew: boolean;
   /** Makes the copy and returns its name. */
   keep(): Promise<string>;
@@ -51,7 +47,7 @@ interface Release {
   restore(): Promise<void>;
 }
 
-/** Deploys by the plan. Throws with the reason when it fails, and then nothing has changed. */
+/** Deploys by the plan. When it fails, it undoes all changes and throws the reason. */
 export async function deploy(plan: Plan, options: DeployOptions): Promise<Deployment> {
   const { folder, version } = plan;
   return goLive(plan, options, {
@@ -64,7 +60,7 @@ export async function deploy(plan: Plan, options: DeployOptions): Promise<Deploy
 }
 
 /**
- * Deploys a stored version again, by default the one before. The project's folder stays unchanged.
+ * Deploys a stored version again, by default the previous version. The project's folder stays unchanged.
  */
 export async function rollBack(plan: Plan, to: string | null, options: DeployOptions): Promise<Deployment> {
   const { folder, state } = plan;
@@ -85,7 +81,7 @@ export async function rollBack(plan: Plan, to: string | null, options: DeployOpt
   });
 }
 
-/** The undo functions of the completed steps, in their order. */
+/** The undo functions of the completed steps, in the order of the steps. */
 type UndoStack = (() => Promise<unknown>)[];
 
 async function goLive(plan: Plan, options: DeployOptions, release: Release): Promise<Deployment> {
@@ -208,7 +204,7 @@ async function withSupervisorProgress<T>(
       lastStep = step;
     }
   };
-  // An exception from `progress` stops the deployment at its own next step, not here.
+  // Ignore an error from `progress` here: it is thrown again before the next step and stops the deployment.
   const polling = poll().catch(() => undefined);
   try {
     return await work();

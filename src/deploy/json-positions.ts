@@ -1,6 +1,6 @@
-// A JSON parser that records the position of every value, so that errors in a handwritten file have
-// line and column. It accepts the same texts as JSON.parse, except duplicate members and more than
-// 64 levels.
+// A JSON parser that records the position of every value, so that errors in a handwritten file have a line
+// and a column. It accepts the same texts as JSON.parse, except texts with duplicate members or with more
+// than 64 levels.
 
 /** A value and its position in the text. */
 export interface JsonNode {
@@ -17,10 +17,10 @@ export interface TextPosition {
   column: number;
 }
 
-/** A text that is not JSON. */
+/** Thrown for a text that is not JSON. */
 export class JsonError extends Error {
   override name = 'JsonError';
-  /** The offset of the wrong character. */
+  /** The offset of the first unexpected character. */
   readonly offset: number;
 
   constructor(offset: number, message: string) {
@@ -99,7 +99,7 @@ function readArray(reader: Reader, depth: number): JsonNode {
   return { value: items.map((item) => item.value), start, end: reader.offset, items };
 }
 
-/** Reads a comma that must be followed by a value, or stops at the closing bracket. */
+/** Reads a comma, which another value must follow, or stops at the closing bracket. */
 function readSeparator(reader: Reader, close: '}' | ']', message: string): void {
   skipSpace(reader);
   if (reader.text[reader.offset] === close) return;
@@ -121,7 +121,7 @@ function readString(reader: Reader): string {
   return parseToken(reader, start, 'is not a valid string') as string;
 }
 
-/** A number, true, false or null. */
+/** Reads a number, true, false or null. */
 function readLiteral(reader: Reader): JsonNode {
   const start = reader.offset;
   const pattern = /[-+.\w]+/y;
@@ -162,7 +162,7 @@ export function positionOf(text: string, offset: number): TextPosition {
   return { line, column: offset - textBefore.lastIndexOf('\n') };
 }
 
-/** The offset of the member at a path of names, or of its closest existing parent. */
+/** The offset of the member at a path of names, or of its closest parent in the text. */
 export function offsetOf(root: JsonNode, names: readonly string[]): number {
   let node = root;
   let offset = root.start;

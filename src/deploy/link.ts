@@ -1,5 +1,5 @@
 // Lets editors, `tsc` and `node --test` resolve `townhall` in a folder where nothing is installed: writes
-// files below `.townhall/` that point to the running installation. They hold paths of this machine, so
+// files below `.townhall/` that point to the running installation. They contain paths of this machine, so
 // version control ignores them.
 import { existsSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
@@ -13,8 +13,8 @@ const typesFile = '.townhall/tsconfig.json';
 const registerFile = '.townhall/register.js';
 
 /**
- * Returns the files that it wrote, relative to the folder. Throws when this installation is the
- * executable, which has no types.
+ * Returns the paths of the files that it wrote, relative to the folder. Throws when this installation is the
+ * single executable, which contains no types.
  */
 export async function linkInstallation(path: string): Promise<string[]> {
   if (installationFile === null)
@@ -43,7 +43,7 @@ function compilerOptions(entry: string, directory: string): object {
       typeRoots,
       strict: true,
       noEmit: true,
-      // Node executes TypeScript by removing the types, and needs these.
+      // Node runs TypeScript by stripping the types, which these options allow for.
       allowImportingTsExtensions: true,
       erasableSyntaxOnly: true,
       verbatimModuleSyntax: true,
@@ -54,7 +54,7 @@ function compilerOptions(entry: string, directory: string): object {
   };
 }
 
-/** The package of `src/index.ts` and `dist/index.js`. */
+/** The folder of the package whose entry is `src/index.ts` or `dist/index.js`. */
 function rootOf(entry: string): string {
   return dirname(dirname(entry));
 }

@@ -12,18 +12,18 @@ export interface PackageVersion {
   current: string;
   /** The next patch version. */
   next: string;
-  /** The file's present text with the next version. */
+  /** The current text of the file with the next version. */
   raisedText(): Promise<string>;
   /** Writes the next version atomically. Throws when the file has another version than `current`. */
   raise(): Promise<void>;
-  /** Writes the current version again if the file has the next one. */
+  /** Undoes `raise`: writes the version `current` if the file has the version `next`. */
   restore(): Promise<void>;
 }
 
 /** Throws with line and column when package.json has no version that can be raised. */
 export async function readPackageVersion(directory: string): Promise<PackageVersion> {
   const { version: current } = await readVersion(directory);
-  // A new text replaces the file by a rename, which needs the right to write to the folder.
+  // The file is replaced by a rename, which needs the right to write to the folder.
   await access(directory, constants.W_OK).catch(() => {
     throw new Error(
       `${directory} cannot be written; a deployment replaces its ${file} to raise the version.`,

@@ -1,5 +1,5 @@
-// The plan of a deployment, made without a change: the declaration, the services of the entry, the
-// version, existing and missing resources.
+// The plan of a deployment: the declaration, the services of the entry, the version, existing and missing
+// resources. Making the plan changes nothing.
 import { stat } from 'node:fs/promises';
 import { delimiter, resolve } from 'node:path';
 import type { Log } from '../kernel/log.ts';
@@ -20,13 +20,13 @@ export interface PlanLine {
 export interface DeployContext {
   directory: string;
   /**
-   * The project whose `.townhall` is used when `directory` is a stored version; `directory` when
-   * absent.
+   * The project whose `.townhall` is used; set it when `directory` is a stored version. `directory` by
+   * default.
    */
   cityDirectory?: string | undefined;
   /** The operator's environment. */
   env: Readonly<Record<string, string | undefined>>;
-  /** Whether the gateway gets this variable of it. */
+  /** Whether the gateway gets this variable of the operator's environment. */
   isForwarded(key: string): boolean;
   /** Runs the project's entry in its own process; throws with the process's standard error. */
   inspect(directory: string, env: Readonly<Record<string, string>>): Promise<InspectedService[]>;
@@ -45,9 +45,9 @@ export interface Plan {
   version: PackageVersion;
   services: readonly InspectedService[];
   address: { host: string; port: number };
-  /** The declared address for users; null when it is the same as on this machine. */
+  /** The address for users; null when users reach the City at the address on this machine. */
   baseUrl: string | null;
-  /** The City's PostgreSQL; null for the embedded database. */
+  /** The City's PostgreSQL database; null for the embedded database. */
   database: { url: string; name: string; mustExist: boolean } | null;
   /** Folders that must exist before the start. */
   folders: readonly string[];
@@ -58,10 +58,7 @@ export interface Plan {
   lines: readonly PlanLine[];
 }
 
-/**
- * A project's declaration and its running version, without running its entry or asking its
- * database.
- */
+/** The part of a plan that needs neither the project's entry nor its database. */
 export type Survey = Pick<Plan, 'folder' | 'declaration' | 'address' | 'running' | 'state'>;
 
 export async function survey({
@@ -80,7 +77,7 @@ export async function survey({
   return { folder, declaration, address, running, state };
 }
 
-/** Throws with advice. */
+/** Throws with advice when the project cannot be deployed. */
 export async function makePlan(context: DeployContext): Promise<Plan> {
   const directory = resolve(context.directory);
   const { folder, declaration, address, running, state } = await survey({ ...context, directory });
@@ -240,7 +237,7 @@ function forwardedEnv(
   return forwarded;
 }
 
-/** The PostgreSQL that a City uses; null when its database is embedded. */
+/** The PostgreSQL database that a City uses; null when its database is embedded. */
 export function databaseOf({ deployment }: Declaration, url: string | undefined): Plan['database'] {
   const declaration = deployment.resources.database;
   if (declaration?.type === 'embedded') return null;

@@ -1,6 +1,6 @@
 // The files of the plugin that `townhall init --plugin` creates. Its test passes unchanged.
 
-/** By path, relative to the plugin's folder. `name` is valid for a plugin. */
+/** The texts of the files by path, relative to the plugin's folder. `name` must be a valid plugin name. */
 export function pluginFiles(name: string): Record<string, string> {
   return {
     'package.json': json({
@@ -29,7 +29,7 @@ export const plugin = definePlugin({
   title: '${name}',
   description: 'Rolls dice.',
   actions: {
-    // The model has this action as the tool "${name}_roll".
+    // The model sees this action as the tool "${name}_roll".
     roll: {
       description: 'Rolls dice and returns the numbers.',
       readOnly: true,

@@ -1,5 +1,5 @@
-// Renders the Helm chart of a project: `Chart.yaml` and `values.yaml` from its declaration, and the
-// templates as they are. The chart runs the image of the rendered Dockerfile.
+// Renders the Helm chart of a project: `Chart.yaml` and `values.yaml` from its declaration, and unchanged
+// copies of the templates. The chart runs the image of the rendered Dockerfile.
 import { assetPath, readTextSync } from '../kernel/assets.ts';
 import { portOf, type Declaration } from './declaration.ts';
 import { labelOf, quote, signature, type RenderOptions } from './render-options.ts';

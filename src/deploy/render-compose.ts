@@ -18,13 +18,13 @@ import {
 const masterKey = 'TOWNHALL_MASTER_KEY';
 const baseUrlSetting = 'TOWNHALL_CITY_BASE_URL';
 
-// Passed on from the shell or from the file .env beside the compose file.
+// Optional settings that compose takes from the shell or from the file .env beside the compose file.
 const optionalSettings = ['ADMIN_ID', 'ADMIN_PASSWORD', 'TRUSTED_PROXIES'];
 const bucketSettings = ['BUCKET', 'ENDPOINT', 'REGION', 'PREFIX', 'KEY_ID', 'SECRET'].map(
   (name) => `STORAGE_S3_${name}`,
 );
 
-/** Root file system read-only, no capability, no new privilege. */
+/** A read-only root file system, no capabilities, and no new privileges. */
 const hardening = [
   '    restart: unless-stopped',
   `    stop_grace_period: ${stopSeconds}s`,
@@ -73,7 +73,7 @@ function postgresOf({ deployment }: Declaration): { name: string } | undefined {
   return database?.type === 'postgres' ? database : undefined;
 }
 
-/** A null takes the value from the shell or `.env`, and is absent where they have none. */
+/** Null: compose takes the value from the shell or `.env`, and leaves the setting out if neither has it. */
 function environmentOf(declaration: Declaration): [name: string, value: string | null][] {
   const { baseUrl } = declaration.deployment;
   const database = postgresOf(declaration);
@@ -132,8 +132,8 @@ services:
     command: ["townhall", "agent"]
     depends_on: [city]
 ${hardening.join('\n')}
-    # The sandbox of the agent's commands needs user namespaces, which engines forbid; without it no command runs.
-    # It works with these in place of the line above:
+    # The sandbox of the agent's commands needs user namespaces, which container engines forbid; without a sandbox no
+    # command runs. The sandbox works with these options instead of the line above:
     # security_opt: ["no-new-privileges:true", "seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"]
     ports:
       - "\${AGENT_PUBLISH:-127.0.0.1:${agentPort}}:${agentPort}"

@@ -1,5 +1,4 @@
-// Renders the Dockerfile of a project. Its image runs the gateway, and an agent by another
-// command.
+// Renders the Dockerfile of a project. Its image runs the gateway, or an agent when the command is replaced.
 import { portOf } from './declaration.ts';
 import {
   defaultBaseImage,
@@ -13,8 +12,8 @@ import {
   type RenderOptions,
 } from './render-options.ts';
 
-// Excluded from the image: data, secrets, and output of the build. `data` only at the root, because
-// a folder of sources may have this name, too.
+// Excluded from the image: data, secrets, and build output. `data` is excluded only at the root, because a
+// folder of sources may have this name too.
 const ignoredPatterns = [
   'data',
   ...[
@@ -68,7 +67,7 @@ export function renderDockerfile(options: RenderOptions): string {
 # A Debian image with Node and a user "node", such as a copy of this one in a registry of your own.
 ARG BASE_IMAGE=${defaultBaseImage}
 FROM \${BASE_IMAGE}
-# For an agent, which runs commands in a sandbox; the options of its container are in compose.agent.yaml.
+# bubblewrap is for an agent, which runs commands in a sandbox; compose.agent.yaml has the options for its container.
 RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap && rm -rf /var/lib/apt/lists/*
 # What npm installs: a version, or tarballs in the project's folder: "./townhall-1.tgz ./townhall-gateway-1.tgz"
 ARG TOWNHALL_PACKAGE=${townhallPackage(version)}
@@ -80,7 +79,7 @@ RUN if [ -f package-lock.json ]; then npm ci --omit=dev; else npm install --omit
 RUN mkdir -p ${volumes} && chown node:node ${volumes}
 USER node
 ENV HOST=0.0.0.0 PORT=${port} DATABASE_PATH=/data/townhall.db STORAGE_PATH=/data/media JOURNAL_PATH=/data/journal
-# Behind a published port every caller comes from the address of the engine, which the local login would trust.
+# Callers of a published port have the address of the container engine, which the local login might trust.
 ENV LOCAL_LOGIN=false
 EXPOSE ${port}
 VOLUME ${volumes}

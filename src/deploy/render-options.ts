@@ -1,5 +1,4 @@
-// What the rendered files share: their options, their first line, and the values that several of
-// them name.
+// What the rendered files share: their options, their first line, and values that appear in several files.
 import { posix, relative } from 'node:path';
 import type { Declaration } from './declaration.ts';
 
@@ -13,7 +12,7 @@ export interface RenderOptions {
   folder: string;
   /** The user that the unit runs as. */
   user: string;
-  /** The command by which the unit calls `townhall`. */
+  /** The command with which the unit runs `townhall`. */
   command: readonly string[];
 }
 
@@ -21,16 +20,13 @@ export interface RenderOptions {
 export const signature = 'Rendered by "townhall deploy --render"';
 export const notice = `${signature}.`;
 
-/** Gateways and agents may take 30 seconds to stop. */
+/** Gateways and agents may take up to 30 seconds to stop. */
 export const stopSeconds = 40;
 export const agentPort = 5314;
-/** The base image when no other is set: Debian with Node and the user "node". */
+/** The default base image: Debian with Node and the user "node". */
 export const defaultBaseImage = 'node:24-bookworm-slim';
 
-/**
- * The name of the image and of the chart: a label of Kubernetes, which ends with a letter or a
- * digit.
- */
+/** The name of the image and the chart: a Kubernetes label, which must end with a letter or a digit. */
 export function labelOf({ name }: Declaration): string {
   return name
     .toLowerCase()

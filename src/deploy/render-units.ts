@@ -1,9 +1,9 @@
-// Renders the systemd units of a project: one that runs its gateway, one that runs an agent.
+// Renders the systemd units of a project: one runs its gateway, the other an agent.
 import { posix } from 'node:path';
 import { portOf, type Declaration } from './declaration.ts';
 import { notice, stopSeconds, type RenderOptions } from './render-options.ts';
 
-// With sudo the rendering user is root; the unit must not run as root.
+// Under sudo, `user` is root. The unit must not run as root, so it gets this user.
 const serviceUser = 'townhall';
 
 export function renderUnit(options: RenderOptions): string {
@@ -11,9 +11,9 @@ export function renderUnit(options: RenderOptions): string {
   const run = [...command, 'city', 'run', '--project', directory].map(systemdWord).join(' ');
   const setup = setupCommands(options).map((line) => `#   ${line}`);
   return `# ${notice}
-# It serves the version that was deployed last, also after a reboot; "townhall deploy" finds it running and hands over.
-# Secrets belong into the environment file, for its owner alone: TOWNHALL_MASTER_KEY=…, DATABASE_URL=…
-# These commands start it. Deploy as its user from then on.
+# Serves the version that was deployed last, even after a reboot; "townhall deploy" replaces the running version.
+# Put secrets into the environment file, readable by its owner only: TOWNHALL_MASTER_KEY=…, DATABASE_URL=…
+# These commands start the unit. From then on, deploy as the user of the unit.
 ${setup.join('\n')}
 [Unit]
 Description=Townhall City ${declaration.name}
@@ -38,7 +38,7 @@ WantedBy=multi-user.target
 `;
 }
 
-/** The first deployment starts a supervisor of its own, which the unit replaces. */
+/** The first deployment starts a detached supervisor, so it is stopped before the unit starts its own. */
 function setupCommands({ declaration, directory, folder, user }: RenderOptions): string[] {
   const project = shellWord(directory);
   const unitPath = shellWord(posix.join(folder, `${declaration.name}.service`));
@@ -61,8 +61,8 @@ function setupCommands({ declaration, directory, folder, user }: RenderOptions):
 }
 
 /**
- * Restrictions that fit both units. V8 compiles code at run time, so MemoryDenyWriteExecute would
- * end it.
+ * Restrictions that suit both units. MemoryDenyWriteExecute is missing, because V8 compiles code at run time
+ * and would crash.
  */
 const commonHardening = [
   'NoNewPrivileges=true',
@@ -100,18 +100,19 @@ function hardening(declaration: Declaration, directory: string): string[] {
 }
 
 /**
- * bubblewrap makes namespaces, mounts and a host name, which RestrictNamespaces and ProtectHostname
- * forbid. The kernel may refuse it a new /proc where files of the outer one are covered, so
- * ProtectProc, ProtectKernelTunables and ProtectKernelLogs are left out too.
+ * The agent's unit has fewer restrictions, because bubblewrap creates namespaces, mounts and a host name:
+ * RestrictNamespaces and ProtectHostname would forbid that. ProtectProc, ProtectKernelTunables and
+ * ProtectKernelLogs are missing too: they cover files in /proc, and the kernel may then refuse to mount a new
+ * /proc in the sandbox.
  */
 export function renderAgentUnit({ declaration, command }: RenderOptions): string {
   const { name } = declaration;
   const service = `${name}-agent`;
   const run = [...command, 'agent'].map(systemdWord).join(' ');
   return `# ${notice}
-# An agent with a user and a data folder of its own, /var/lib/${service}; its token is in agent.token there.
-# Programs of its commands need bubblewrap: apt-get install bubblewrap
-# Write /etc/townhall/${service}.env before the first start, for root alone: AGENT_GATEWAY_TOKEN=…, a user token of the gateway.
+# An agent with its own user and data folder, /var/lib/${service}; the file agent.token there contains its token.
+# The agent runs commands in bubblewrap: apt-get install bubblewrap
+# Before the first start, write /etc/townhall/${service}.env, readable by root only: AGENT_GATEWAY_TOKEN=…, a user token of the gateway.
 [Unit]
 Description=Townhall agent ${name}
 After=network-online.target ${name}.service

@@ -1,13 +1,13 @@
-// Renders a project for other process managers: a Dockerfile with its compose files, a Helm chart
-// and systemd units. The tests build the image and run it, the compose files and the units; they
-// check the chart with Helm.
+// Renders a project for other process managers: a Dockerfile with compose files, a Helm chart and systemd
+// units. The tests build and run the image, run the compose files and the units, and check the chart with
+// Helm.
 import { renderChart } from './render-chart.ts';
 import { renderCompose, renderComposeOfAgent } from './render-compose.ts';
 import { renderDockerfile, renderDockerignore } from './render-image.ts';
 import { quote, signature, type RenderOptions } from './render-options.ts';
 import { renderAgentUnit, renderUnit } from './render-units.ts';
 
-/** Whether this command has rendered the file, so that it may be overwritten. */
+/** Whether `townhall deploy --render` wrote this text, so that it may be overwritten. */
 export function isRendered(text: string): boolean {
   // The schema of the chart's values has the signature in a JSON string.
   return text.includes(signature) || text.includes(quote(signature).slice(1, -1));

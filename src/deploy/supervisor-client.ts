@@ -1,5 +1,4 @@
-// The supervisor from the view of the deploy commands: started when none runs, and controlled over
-// its socket.
+// Starts the supervisor for the deploy commands when none is running, and controls it over its socket.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdir, open, readFile } from 'node:fs/promises';
 import type { Clock } from '../kernel/clock.ts';
@@ -52,7 +51,7 @@ export interface StartOptions {
   runner: Runner;
   env: Readonly<Record<string, string>>;
   clock: Clock;
-  /** Waits for a deployment instead of starting the last version again. */
+  /** Whether the supervisor waits for a deployment instead of starting the last version again. */
   isForDeployment: boolean;
 }
 

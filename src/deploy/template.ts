@@ -1,5 +1,5 @@
-// The folders that `townhall init` creates: a project, which can be deployed unchanged, or a plugin with
-// a test.
+// Writes the folders that `townhall init` creates: a project, which can be deployed unchanged, or a plugin
+// with a test.
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { isSingleExecutable } from '../kernel/assets.ts';
@@ -91,7 +91,7 @@ function projectFiles(name: string): Record<string, string> {
     'src/index.ts': entry,
     '.gitignore': '.townhall/\nnode_modules/\n',
     'README.md': readme(name),
-    // A deployment writes it to the same path; editors find it before the first one.
+    // A deployment also writes it there; editors need it before the first deployment.
     '.townhall/townhall.schema.json': json(declarationSchema),
   };
 }
@@ -108,7 +108,7 @@ export const hello = defineService({
       identities: [],
       run: () => ({ message: 'Hello, world.' }),
     },
-    // Without a list it is for users alone: POST /v1/hello/me
+    // Without a list, only users can call it: POST /v1/hello/me
     me: {
       method: 'POST',
       input: {

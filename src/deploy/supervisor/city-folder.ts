@@ -1,18 +1,18 @@
-// The folder `.townhall` of a project, readable by its owner only: versions, data, log and sockets
-// of the deployed City, and the record of the last deployment.
+// The folder `.townhall` of a project, readable by its owner only. It contains the versions, data, log and
+// sockets of the deployed City, and the record of the last deployment.
 import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 
-/** The record of the last deployment, sufficient to start the City again at the same address. */
+/** The record of the last deployment: enough to start the City again at the same address. */
 export interface CityState {
   cityId: string;
   name: string;
   host: string;
-  /** The bound port, also when any free one was requested. */
+  /** The bound port, even if the deployment requested any free port. */
   port: number;
   url: string;
   baseUrl: string;
-  /** The running version, and the one for a rollback. */
+  /** The running version, and the version that a rollback returns to. */
   version: string;
   previous: string | null;
 }
@@ -25,7 +25,7 @@ export interface CityFolder {
   dataPath(database: string): string;
   /** Images and videos. */
   readonly mediaPath: string;
-  /** Settlements that are not in the database yet. */
+  /** The journal: charges that are not in the database yet. */
   readonly journalPath: string;
   readonly logFile: string;
   readonly pidFile: string;
@@ -44,7 +44,7 @@ export interface CityFolder {
    */
   keep(version: string, packageText: string): Promise<string>;
   removeVersion(version: string): Promise<void>;
-  /** Names of the stored copies, the oldest first. */
+  /** Names of the stored copies, oldest first. */
   versions(): Promise<string[]>;
   readState(): Promise<CityState | null>;
   writeState(state: CityState): Promise<void>;
@@ -128,7 +128,7 @@ async function copyProject(project: string, target: string): Promise<void> {
   }
 }
 
-/** The finished copies, the oldest first. The name of an unfinished one begins with a dot. */
+/** The finished copies, oldest first. The name of an unfinished copy begins with a dot. */
 async function listVersions(folder: string): Promise<string[]> {
   const names = await readdir(folder).catch(() => []);
   const finishedNames = names.filter((name) => !name.startsWith('.'));

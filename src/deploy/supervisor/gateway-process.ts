@@ -1,5 +1,5 @@
-// A gateway process started by the supervisor: requests to it over IPC, its output and its end. It
-// is killed when it exceeds its own shutdown deadlines.
+// A gateway process that the supervisor starts. The supervisor sends it requests over IPC, receives its
+// output, and kills it when it exceeds its own shutdown deadlines.
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { GatewayMessage, GatewayReply, GatewayRequest } from './messages.ts';
 
@@ -13,28 +13,31 @@ export interface GatewayProcessOptions {
   runner: Runner;
   env: Readonly<Record<string, string>>;
   cwd: string;
-  /** The listening socket for later use. */
+  /** The listening socket, from which the process accepts connections once it is asked to `adopt` it. */
   fd: number;
-  /** Receives its output as it arrives. */
+  /** Receives the output of the process as it arrives. */
   write(chunk: Buffer): void;
 }
 
 export interface GatewayProcess {
   readonly pid: number | undefined;
   /**
-   * Rejects with the gateway's error message, after the deadline, and when the process ends before
-   * its answer.
+   * Resolves when the gateway has carried out the request. Rejects with the gateway's error message, after
+   * the deadline, and when the process exits before it answers.
    */
   ask(request: GatewayRequest, deadlineMs: number): Promise<void>;
-  /** Resolves when it accepts no more connections; `ended` when it has finished its requests. */
+  /**
+   * Shuts the gateway down. Resolves when it accepts no more connections; `ended` resolves when it has
+   * finished its requests and exited.
+   */
   leave(options: { lingerMs: number }): Promise<{ ended: Promise<unknown> }>;
   kill(): Promise<void>;
-  /** Resolves with the exit code or signal when it has ended. */
+  /** Resolves with the exit code or signal when the process has exited. */
   readonly ended: Promise<string>;
   isOver(): boolean;
 }
 
-// 25 s for the drain, then the closing of services, and a margin.
+// 25 s to drain, then time to close the services, and a margin.
 const hardStopMs = 40_000;
 const answerTimeoutMs = 10_000;
 const tailBytes = 4_096;
@@ -82,7 +85,7 @@ export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProc
       if (isOver) return { ended: end.promise };
       const timer = setTimeout(() => child.kill('SIGKILL'), hardStopMs);
       const processEnd = end.promise.finally(() => clearTimeout(timer));
-      // A gateway that does not answer will not end by itself.
+      // A gateway that does not answer will not exit by itself.
       await ask({ kind: 'leave', input: { lingerMs } }, answerTimeoutMs).catch(() => child.kill('SIGKILL'));
       return { ended: processEnd };
     },

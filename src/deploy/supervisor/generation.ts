@@ -1,5 +1,5 @@
-// A generation is one version of the City under the supervisor: its gateway process, restarted with
-// exponential backoff when it ends by itself, and the listening socket that it accepts from.
+// A generation is one version of the City under the supervisor: its gateway process, which is restarted with
+// exponential backoff after a crash, and the listening socket from which the process accepts connections.
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
@@ -21,7 +21,7 @@ export interface Generation extends GenerationSpec {
   readonly socket: ListeningSocket;
   readonly restarts: number;
   readonly pid: number | undefined;
-  /** Whether its process accepts connections now. */
+  /** Whether the process accepts connections now. */
   readonly isServing: boolean;
   /** Starts the process and waits until it is healthy and ready; it accepts no connections yet. */
   start(): Promise<void>;
@@ -29,17 +29,15 @@ export interface Generation extends GenerationSpec {
   warm(): void;
   /** Starts and stops the version once on temporary data. */
   rehearse(): Promise<void>;
-  /**
-   * Accepts connections of the listening socket. From now on the process is restarted when it ends.
-   */
+  /** Accepts connections from the listening socket. From then on, the process is restarted when it exits. */
   adopt(): Promise<void>;
   record(city: CityRecord): Promise<void>;
   /**
-   * Resolves when it accepts no more connections; `ended` when it has finished its requests. It is
-   * not restarted.
+   * Shuts the generation down for good. Resolves when it accepts no more connections; `ended` resolves when
+   * its process has finished its requests and exited.
    */
   leave(options: { lingerMs: number }): Promise<{ ended: Promise<unknown> }>;
-  /** Retries in the background until it is ready, as after a crash. */
+  /** Starts the process in the background, as after a crash, and retries until it is ready. */
   revive(): void;
 }
 
@@ -56,7 +54,7 @@ export interface GenerationOptions {
 
 type GenerationState =
   | { phase: 'new'; gateway?: undefined }
-  /** The process runs and accepts no connections. */
+  /** The process runs, but accepts no connections. */
   | { phase: 'started'; gateway: GatewayProcess }
   | { phase: 'serving'; gateway: GatewayProcess }
   | { phase: 'reviving'; gateway?: GatewayProcess }
@@ -64,16 +62,16 @@ type GenerationState =
 
 const firstPauseMs = 500;
 const longestPauseMs = 30_000;
-// After a minute of service, the next crash is restarted without a long pause again.
+// After a minute of service, a crash counts as the first one again, so the restart has a short pause.
 const stableAfterMs = 60_000;
 const healthIntervalMs = 100;
 const answerTimeoutMs = 10_000;
 
-/** The state of a generation, which its functions change. */
+/** The data of a generation. The functions below change `state` and `restarts`. */
 interface GenerationData {
   readonly spec: GenerationSpec;
   readonly options: GenerationOptions;
-  /** Aborted when it leaves: it accepts no more connections and is not restarted. */
+  /** Aborted by `leave`: the process accepts no more connections and is not restarted. */
   readonly shutdown: AbortSignal;
   state: GenerationState;
   restarts: number;
@@ -118,7 +116,7 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
   };
 }
 
-/** The process of the generation; spawned at the first call. */
+/** The process of the generation. The first call spawns it. */
 function ensureGateway(generation: GenerationData): GatewayProcess {
   const { spec, options, state } = generation;
   const gateway = state.gateway ?? spawnGateway(spec, spec.env, options);
@@ -131,7 +129,7 @@ function requireGateway({ state }: GenerationData): GatewayProcess {
   return state.gateway;
 }
 
-/** started or reviving → serving. The process is restarted when it ends by itself. */
+/** started or reviving → serving. From then on, the process is restarted when it exits by itself. */
 async function serveWith(generation: GenerationData, gateway: GatewayProcess): Promise<void> {
   const { version } = generation.spec;
   const { socket, clock, log } = generation.options;
@@ -157,7 +155,7 @@ function revive(generation: GenerationData): void {
   );
 }
 
-/** reviving → serving, after as many starts as it takes. */
+/** reviving → serving. Repeats the start until it succeeds. */
 async function reviveUntilServing(generation: GenerationData): Promise<void> {
   const { spec, options, shutdown } = generation;
   const { clock, log } = options;

@@ -8,7 +8,7 @@ export type HealthTarget = { url: string } | { socketPath: string };
 export interface Health {
   healthy: boolean;
   ready: boolean;
-  /** The first problem as text. */
+  /** The first problem as text; null when the gateway is healthy and ready. */
   problem: string | null;
 }
 
@@ -36,7 +36,7 @@ function problemOf(error: unknown): string {
   return error.message || (error as NodeJS.ErrnoException).code || 'no answer';
 }
 
-/** The City record of the server there; null without one, or without an answer. */
+/** The City record of the server at the target; null when it has none or does not answer. */
 export async function fetchCity(target: HealthTarget): Promise<{ cityId: string; version: string } | null> {
   try {
     const { status, body } = await get(target, '/v1/cities/current');
@@ -83,7 +83,7 @@ function sendGet(
   return send(url, { headers: { connection: 'close' }, agent }, onResponse);
 }
 
-/** An empty object for anything else. */
+/** Parses a JSON object. Returns an empty object for any other text. */
 function parseObject(text: string): Record<string, unknown> {
   try {
     const parsed: unknown = JSON.parse(text);

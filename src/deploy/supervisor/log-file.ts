@@ -18,7 +18,7 @@ export function openLogFile(
   let fd = openSync(path, 'a', 0o600);
   let size = statSync(path).size;
 
-  // Closes the earlier file last: without a new one, writing goes on in it.
+  // Close the old file last: if the new file cannot be opened, writes continue to the old one.
   function rotate(): void {
     for (let age = maxFiles - 1; age >= 1; age -= 1)
       renameIfExists(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`);
@@ -36,7 +36,7 @@ export function openLogFile(
         writeSync(fd, bytes);
         size += bytes.length;
       } catch (error) {
-        // A full disk must not end the supervisor and with it the City.
+        // A full disk must not crash the supervisor, and the City with it.
         if (errorCode(error) !== 'ENOSPC') throw error;
       }
     },

@@ -1,20 +1,17 @@
 // The messages between the supervisor and its gateways over their IPC channels. Each message has an
 // id and is answered once.
 
-/**
- * The listening socket's file descriptor in the gateway: stdin, stdout, stderr and
- * the IPC channel come before it.
- */
+/** The listening socket's file descriptor in the gateway: 0 to 2 are stdin to stderr, 3 is the IPC channel. */
 export const listeningFd = 4;
 
 export interface StartRequest {
   /** The folder of the version to serve. */
   project: string;
-  /** The City's folder, which contains the declared storages. */
+  /** The City's folder `.townhall`, which contains the declared storage. */
   stateDirectory: string;
   /** A Unix socket for health checks before the gateway accepts connections. */
   socket: string;
-  /** The later address of the gateway for callers on this machine. */
+  /** The address under which callers on this machine will reach the gateway. */
   url: string;
 }
 

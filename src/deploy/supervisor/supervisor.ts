@@ -1,5 +1,5 @@
 // The long-running process of a City. It owns the listening socket, starts the gateways that accept
-// from it, and executes requests of `townhall deploy` over its control socket.
+// connections from it, and carries out requests of `townhall deploy`, which arrive on its control socket.
 import { rm, writeFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.ts';
 import { serveControl, type Control } from '../../kernel/control.ts';
@@ -29,7 +29,7 @@ export interface SupervisorStatus {
   url: string | null;
   version: string | null;
   gatewayPid: number | null;
-  /** Whether its gateway accepts connections now. */
+  /** Whether the running version's gateway accepts connections now. */
   isServing: boolean;
   restarts: number;
   /** The version that is being deployed. */
@@ -44,7 +44,7 @@ export interface SupervisorOptions {
   /** Receives the gateways' output. */
   write(chunk: Buffer): void;
   pid: number;
-  /** A deployment without a request for this long is abandoned. */
+  /** A deployment that sends no request for this long is abandoned. */
   silenceMs?: number;
 }
 
@@ -53,7 +53,7 @@ export interface Supervisor {
   resume(spec: GenerationSpec, state: CityState): Promise<void>;
   /** Stops the running version, then everything else. */
   stop(): Promise<void>;
-  /** Resolves when it has stopped, also after a control request to stop. */
+  /** Resolves when the supervisor has stopped, whether by `stop` or by a control request. */
   readonly stopped: Promise<void>;
 }
 
@@ -72,7 +72,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
   async function stop(): Promise<void> {
     steps.silence.clear();
     await endGenerations(supervisor);
-    // The control socket still has to answer this request, so its close is not awaited here.
+    // Do not await the close: the control socket must still answer the request that called this function.
     void control?.close().then(async () => {
       await rm(folder.pidFile, { force: true });
       stopCompletion.resolve();
@@ -96,7 +96,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     await control.close();
     throw error;
   });
-  // The deployment that started it may have died before its first request.
+  // The deployment that started this supervisor may have died before its first request.
   steps.silence.restart();
 
   return {
@@ -116,7 +116,7 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
 interface DeploymentSteps {
   run<T>(work: () => Promise<T>): Promise<T>;
   abandon(): Promise<void>;
-  /** Runs while another request of the deployment is expected. */
+  /** The timer, which runs while another request of the deployment is expected. */
   silence: SilenceTimer;
 }
 
@@ -136,7 +136,7 @@ function createDeploymentSteps(
   async function abandonOrStop(): Promise<void> {
     await abandon(supervisor);
     silence.clear();
-    // No version runs: the supervisor was started for this deployment and ends with it.
+    // If no version is running, the supervisor was started only for this deployment.
     if (supervisor.state.phase === 'idle') stop();
   }
 
@@ -203,7 +203,7 @@ async function resumeVersion(
   }
 }
 
-/** Waits until every gateway has finished its requests and ended. */
+/** Shuts every gateway down and waits until all have finished their requests and exited. */
 async function endGenerations({ state, draining }: SupervisorData): Promise<void> {
   const current = currentOf(state);
   const endings = [candidateOf(state), current].map(
@@ -214,8 +214,8 @@ async function endGenerations({ state, draining }: SupervisorData): Promise<void
 }
 
 /**
- * Refuses a second transition while one runs. Errors become problems, whose messages the deployer
- * sees.
+ * Refuses a second transition while one is running. Turns errors into Problems, whose messages reach the
+ * deploying command.
  */
 function exclusiveRunner(supervisor: SupervisorData): <T>(work: () => Promise<T>) => Promise<T> {
   let isBusy = false;

@@ -1,5 +1,5 @@
-// The states of the supervisor between two versions, with a function for each transition. If a
-// transition fails, the version before keeps running or is started again.
+// The states of the supervisor while one version replaces another, with a function for each transition. If a
+// transition fails, the previous version keeps running or is started again.
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -7,11 +7,11 @@ import type { CityFolder, CityState } from './city-folder.ts';
 import type { Generation, GenerationSpec } from './generation.ts';
 import { localUrl, openListeningSocket, type ListeningSocket } from '../../kernel/http/listening-socket.ts';
 
-/** A version that is being deployed, and the one that it replaces. */
+/** A version that is being deployed, and the version that it replaces. */
 interface Handover {
   candidate: Generation;
   before: Generation | undefined;
-  /** Both use the same embedded database, which only one process can open at a time. */
+  /** Whether both use the same embedded database, which only one process can open at a time. */
   isExclusive: boolean;
 }
 
@@ -31,14 +31,14 @@ export interface SupervisorData {
   state: SupervisorState;
   /** The current activity of a transition, for `status`. */
   step: string | null;
-  /** Replaced generations that finish their requests. */
+  /** Replaced generations that are still finishing their requests. */
   readonly draining: Set<Promise<void>>;
   createGeneration(spec: GenerationSpec, socket: ListeningSocket, startMs: number): Generation;
 }
 
 export interface TrialRequest extends GenerationSpec {
   host: string;
-  /** 0 keeps the bound port, or takes a free one. */
+  /** 0 keeps the bound port, or picks a free port if none is bound. */
   port: number;
   startMs: number;
 }
@@ -52,12 +52,12 @@ export interface TrialResult {
 export const restartMs = 60_000;
 // Most clients reuse or close a keep-alive connection within 3 s.
 const handoverLingerMs = 3_000;
-// The successor waits for the data meanwhile. Connections in use close with their next answer, so
-// this is for idle ones.
+// Shorter, because the next version waits for the data meanwhile. Connections in use close after their next
+// answer, so this time is only for idle connections.
 export const exclusiveLingerMs = 1_500;
 const maxVersions = 5;
 
-/** The recorded running generation, also while a candidate exists. */
+/** The generation of the last confirmed deployment, even while a candidate exists. */
 export function currentOf(state: SupervisorState): Generation | undefined {
   switch (state.phase) {
     case 'idle':
@@ -75,7 +75,7 @@ export function candidateOf(state: SupervisorState): Generation | undefined {
 }
 
 /**
- * idle or serving → tried. A candidate that does not start is stopped, and the state is unchanged.
+ * idle or serving → tried. A candidate that does not start is stopped, and the state stays as it was.
  */
 export async function tryVersion(supervisor: SupervisorData, request: TrialRequest): Promise<TrialResult> {
   // Deployments hold a lock, so an existing candidate belongs to a command that died.
@@ -134,13 +134,13 @@ export async function confirm(supervisor: SupervisorData, cityState: CityState):
     const end = ended.then(() => void draining.delete(end));
     draining.add(end);
   }
-  // Close the former address, so that its callers are refused instead of waiting in the queue of a
-  // socket without an accepting process.
+  // Close the previous address: otherwise its callers would wait in the queue of a socket from which no
+  // process accepts.
   if (before !== undefined && before.socket !== candidate.socket) before.socket.close();
   await removeOldVersions(folder, cityState);
 }
 
-/** tried or switched → idle or serving with `before`. Other states stay. */
+/** tried or switched → idle, or serving with `before`. Other states stay as they are. */
 export async function abandon(supervisor: SupervisorData): Promise<void> {
   const { state } = supervisor;
   if (state.phase === 'tried') await dismiss(supervisor, state, { lingerMs: 0 });
@@ -150,7 +150,7 @@ export async function abandon(supervisor: SupervisorData): Promise<void> {
   }
 }
 
-/** The candidate for the City record. Throws without one. */
+/** Returns the candidate. Throws when no version is being deployed. */
 export function requireCandidate({ state }: SupervisorData): Generation {
   const candidate = candidateOf(state);
   if (candidate === undefined) throw noCandidate();
@@ -173,8 +173,8 @@ async function dismiss(
 }
 
 /**
- * An exclusive `before` has ended for the candidate, so it is started again; if that fails,
- * repeatedly.
+ * Starts `before` again if it had to stop for the candidate because both use the same embedded database. If
+ * the start fails, it is repeated in the background.
  */
 async function restartExclusive(
   supervisor: SupervisorData,
@@ -207,7 +207,7 @@ function sharesEmbeddedDatabase(formerEnv: GenerationSpec['env'], newEnv: Genera
   );
 }
 
-/** Keeps `maxVersions`: the running version, the one before, and the newest others. */
+/** Keeps `maxVersions`: the running version, the previous version, and the newest of the others. */
 async function removeOldVersions(folder: CityFolder, { version, previous }: CityState): Promise<void> {
   const oldVersions = (await folder.versions()).filter((name) => name !== version && name !== previous);
   for (const name of oldVersions.slice(0, Math.max(0, oldVersions.length - maxVersions + 2)))
