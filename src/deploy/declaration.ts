@@ -51,7 +51,7 @@ export async function readDeclaration(directory: string): Promise<Declaration> {
   });
   const { declaration, refuse } = parse(text);
   if (!(await stat(join(root, declaration.entry)).catch(() => undefined))?.isFile()) {
-    refuse(['entry'], `entry names ${declaration.entry}, and this file does not exist in ${root}`);
+    refuse(['entry'], `entry names ${declaration.entry}, but this file does not exist in ${root}`);
   }
   return declaration;
 }
@@ -141,7 +141,7 @@ function requireDistinctBindings(resources: ResourcesFile, refuse: Refuse): void
     if (owner !== undefined)
       refuse(
         ['deployment', 'resources', kind, 'binding'],
-        `${member} is "${binding}", like that of the ${owner}; each needs its own name`,
+        `${member} is "${binding}", which is also the binding of the ${owner}; give each its own`,
       );
     owners.set(binding, kind);
   }

@@ -66,7 +66,7 @@ export async function rollBack(plan: Plan, to: string | null, options: DeployOpt
   const { folder, state } = plan;
   if (state === null) throw new Error('Nothing has been deployed from here yet.');
   const target = to ?? state.previous;
-  if (target === null) throw new Error('There is no version before this one.');
+  if (target === null) throw new Error('There is no previous version to roll back to.');
   const versions = await folder.versions();
   if (!versions.includes(target))
     throw new Error(`Version ${target} is not stored; the stored versions are ${versions.join(', ')}.`);
@@ -134,8 +134,8 @@ async function runSteps(
   const state = nextState(plan, name, trialResult);
   progress('record', 'recording the City');
   await supervisor.record(recordOf(state, 'live'));
-  const formerRecord = plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live');
-  undo.push(() => supervisor.record(formerRecord));
+  const previousRecord = plan.state === null ? recordOf(state, 'retired') : recordOf(plan.state, 'live');
+  undo.push(() => supervisor.record(previousRecord));
 
   if (release.isNew) progress('raise', 'raising the version');
   undo.push(() => release.restore());
@@ -168,7 +168,7 @@ function nextState(
   name: string,
   trialResult: { url: string; port: number },
 ): CityState {
-  const versionBefore = running?.version ?? state?.version ?? null;
+  const replacedVersion = running?.version ?? state?.version ?? null;
   return {
     cityId: declaration.id,
     name: declaration.name,
@@ -177,7 +177,7 @@ function nextState(
     url: trialResult.url,
     baseUrl: baseUrl ?? trialResult.url,
     version: name,
-    previous: versionBefore === name ? (state?.previous ?? null) : versionBefore,
+    previous: replacedVersion === name ? (state?.previous ?? null) : replacedVersion,
   };
 }
 
@@ -248,8 +248,8 @@ export async function verify(
   if (!ready) return refuse(problem);
   const city = await fetchCity({ url });
   if (city === null)
-    return refuse(`the server that answers there has no City record and is not ${plan.declaration.id}`);
+    return refuse(`another server answers there: it has no City record, so it is not ${plan.declaration.id}`);
   if (city.cityId !== plan.declaration.id)
-    return refuse(`the City ${city.cityId} answers there and not ${plan.declaration.id}`);
+    return refuse(`the City ${city.cityId} answers there instead of ${plan.declaration.id}`);
   return { ok: true, url, version: city.version, problem: null };
 }

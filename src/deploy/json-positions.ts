@@ -37,7 +37,7 @@ export function parseJsonWithPositions(text: string): JsonNode {
   const root = readValue(reader, 0);
   skipSpace(reader);
   if (reader.offset < text.length)
-    fail(reader, `the end of the text was expected, but ${currentToken(reader)}`);
+    fail(reader, `the end of the file was expected, not ${currentToken(reader)}`);
   return root;
 }
 
@@ -49,7 +49,7 @@ interface Reader {
 
 function readValue(reader: Reader, depth: number): JsonNode {
   skipSpace(reader);
-  if (depth > maxDepth) fail(reader, `is nested more than ${maxDepth} levels deep`);
+  if (depth > maxDepth) fail(reader, `the value is nested more than ${maxDepth} levels deep`);
   const start = reader.offset;
   switch (reader.text[start]) {
     case '{':
@@ -118,7 +118,7 @@ function readString(reader: Reader): string {
     if (text[reader.offset] === '\\') reader.offset += 1;
   }
   reader.offset += 1;
-  return parseToken(reader, start, 'is not a valid string') as string;
+  return parseToken(reader, start, 'the string is not valid') as string;
 }
 
 /** Reads a number, true, false or null. */

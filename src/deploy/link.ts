@@ -19,7 +19,7 @@ const registerFile = '.townhall/register.js';
 export async function linkInstallation(path: string): Promise<string[]> {
   if (installationFile === null)
     throw new Error(
-      'The executable has no types. Install the package "townhall" with npm, and link with it: npx townhall link',
+      'The executable has no types. Install the package "townhall" with npm and use it to link: npx townhall link',
     );
   const directory = resolve(path);
   await mkdir(join(directory, '.townhall'), { recursive: true, mode: 0o700 });

@@ -25,9 +25,7 @@ export async function readPackageVersion(directory: string): Promise<PackageVers
   const { version: current } = await readVersion(directory);
   // The file is replaced by a rename, which needs the right to write to the folder.
   await access(directory, constants.W_OK).catch(() => {
-    throw new Error(
-      `${directory} cannot be written; a deployment replaces its ${file} to raise the version.`,
-    );
+    throw new Error(`${directory} is not writable; a deployment replaces its ${file} to raise the version.`);
   });
   const [, major, minor, patch] = versionForm.exec(current) as RegExpExecArray;
   const next = `${major}.${minor}.${Number(patch) + 1}`;
@@ -75,7 +73,7 @@ async function readVersion(directory: string): Promise<VersionInText> {
   if (typeof node.value !== 'string' || !versionForm.test(node.value)) {
     return refuse(
       offsetOf(root, ['version']),
-      'version must be three numbers such as "0.1.0", whose last one a deployment can raise',
+      'version must be three numbers such as "0.1.0"; a deployment raises the last one',
     );
   }
   return {

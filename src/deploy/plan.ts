@@ -127,7 +127,7 @@ async function databaseLine({
     const hint =
       nonEmpty(env['DATABASE_URL']) === undefined
         ? ''
-        : '; DATABASE_URL is not used, since the declaration selects this database';
+        : '; DATABASE_URL is not used, because the declaration selects the embedded database';
     return planLine('database', await pathExists(databasePath), `embedded, ${databasePath}${hint}`);
   }
   const detail = `PostgreSQL, ${describeDatabase(database.url)}`;
@@ -262,7 +262,7 @@ export function embeddedName({ name, deployment }: Declaration): string {
 function requireUrl(url: string): void {
   if (!URL.canParse(url) || !/^postgres(?:ql)?:$/.test(new URL(url).protocol))
     throw new Error(
-      'DATABASE_URL must be the address of a PostgreSQL, such as postgres://user:password@127.0.0.1:5432/postgres',
+      'DATABASE_URL must be the address of a PostgreSQL server, such as postgres://user:password@127.0.0.1:5432/postgres',
     );
 }
 

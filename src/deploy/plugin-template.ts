@@ -59,7 +59,7 @@ import { test } from 'node:test';
 import { startPlugin } from 'townhall';
 import { plugin } from './index.ts';
 
-test('rolls as many dice as asked for', async () => {
+test('rolls the requested number of dice', async () => {
   const started = await startPlugin(plugin);
   const { rolls, sum } = (await started.call('roll', { sides: 2, count: 50 })) as {
     rolls: number[];
@@ -70,7 +70,7 @@ test('rolls as many dice as asked for', async () => {
   assert.equal(sum, rolls.reduce((total, roll) => total + roll, 0));
 });
 
-test('refuses a die of one side', async () => {
+test('refuses a die with one side', async () => {
   const started = await startPlugin(plugin);
   await assert.rejects(started.call('roll', { sides: 1 }), /sides/);
 });
@@ -86,8 +86,8 @@ townhall start --plugin src/index.ts --watch       # restarts after each change
 townhall agent call ${name} roll '{"sides": 20}'     # from another terminal
 \`\`\`
 
-\`.townhall/\` holds the paths by which editors and tests find \`townhall\` on this machine. Write it with \`townhall link\`
-after a clone.
+Editors and tests find \`townhall\` on this machine through files in \`.townhall/\`. After a clone, write them with
+\`townhall link\`.
 `;
 }
 

@@ -52,7 +52,7 @@ export function renderCompose(options: RenderOptions): string {
     `        TOWNHALL_PACKAGE: "\${TOWNHALL_PACKAGE:-${townhallPackage(version)}}"`,
     ...hardening,
     '    ports:',
-    '      # For a proxy on this machine that ends TLS. PUBLISH=0.0.0.0:8080 opens it to the network.',
+    '      # For a proxy on this machine that terminates TLS. PUBLISH=0.0.0.0:8080 opens the port to the network.',
     `      - "\${PUBLISH:-127.0.0.1:${port}}:${port}"`,
     '    environment:',
     ...environmentOf(declaration).map(([name, value]) =>

@@ -68,7 +68,7 @@ export async function startDetached(options: StartOptions): Promise<void> {
     const child = spawnDetached(options, log.fd);
     let failure: string | null = null;
     child.once('error', (error) => (failure = error.message));
-    child.once('exit', (code, signal) => (failure = `it ended with ${signal ?? `code ${code}`}`));
+    child.once('exit', (code, signal) => (failure = `it exited with ${signal ?? `code ${code}`}`));
     const supervisor = supervisorClient(folder);
     const deadlineMs = clock.monotonicMs() + startTimeoutMs;
     while ((await supervisor.status()) === null) {

@@ -127,13 +127,13 @@ export const hello = defineService({
 
 function readme(name: string): string {
   return `# ${name}
-A Townhall project: a model gateway with services of its own. Nothing needs to be installed in it.
+A Townhall project: a model gateway with its own services. Nothing needs to be installed in it.
 
 \`\`\`sh
 townhall deploy --dry-run   # what a deployment would do
-townhall deploy             # do it; the version in package.json is raised by one
-townhall city status        # what runs
-townhall city rollback      # the version before
+townhall deploy             # deploys; raises the version in package.json by one
+townhall city status        # what is running
+townhall city rollback      # returns to the previous version
 townhall city stop
 \`\`\`
 
@@ -144,8 +144,8 @@ townhall admin setup        # the first administrator
 \`\`\`
 
 \`townhall.json\` declares the project, \`src/index.ts\` exports its services. While you write, \`townhall gateway --project . --watch\`
-serves them in the foreground and restarts after a change. What a deployment keeps (versions, data, log) is in
-\`.townhall/\`, and the paths by which editors find the types of \`townhall\`: write them with \`townhall link\` after a clone.
+serves them in the foreground and restarts after a change. \`.townhall/\` contains what a deployment keeps (versions, data,
+log), and the files with which editors find the types of \`townhall\`: after a clone, write these with \`townhall link\`.
 `;
 }
 

@@ -163,7 +163,7 @@ describe('parseDeclaration', () => {
     [
       'two resources with one binding',
       stringify(declarationWith({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
-      'townhall.json:19:9: deployment.resources.queue.binding is "db", like that of the database',
+      'townhall.json:19:9: deployment.resources.queue.binding is "db", which is also the binding of the database',
     ],
     ['a list', '[]', 'townhall.json:1:1: the declaration must be an object'],
     [
@@ -194,7 +194,7 @@ describe('parseDeclaration', () => {
       'townhall.json:2:11: `city` is not a value; strings need quotes',
     ],
     ['an empty file', '', 'townhall.json:1:1: a value was expected, not the end of the file'],
-    ['text after its end', '{}\n}', 'townhall.json:2:1: the end of the text was expected, but `}`'],
+    ['text after its end', '{}\n}', 'townhall.json:2:1: the end of the file was expected, not `}`'],
   ])('refuses %s with line and column', (_title, text, message) => {
     expect(parseError(text)).toContain(message);
   });

@@ -101,7 +101,7 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
     [
       'an entry that ends the process where it serves',
       { files: { 'src/index.ts': sourceWithStart('process.exit(4);') } },
-      /ended \(code 4\)/,
+      /exited \(code 4\)/,
     ],
     [
       'an entry that never ends where it serves',

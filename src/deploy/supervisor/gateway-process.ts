@@ -61,14 +61,14 @@ export function startGatewayProcess({ runner, env, cwd, fd, write }: GatewayProc
   const finish = (reason: string): void => {
     if (isOver) return;
     isOver = true;
-    requests.rejectAll(new Error(errorTail.trim() || `The gateway ended (${reason}) before it answered.`));
+    requests.rejectAll(new Error(errorTail.trim() || `The gateway exited (${reason}) before it answered.`));
     end.resolve(reason);
   };
   child.on('error', (error) => finish(error.message));
   child.on('close', (code, signal) => finish(signal === null ? `code ${code}` : signal));
 
   async function ask(request: GatewayRequest, deadlineMs: number): Promise<void> {
-    if (isOver) throw new Error('The gateway has ended.');
+    if (isOver) throw new Error('The gateway has exited.');
     await requests.send(request, deadlineMs);
   }
 

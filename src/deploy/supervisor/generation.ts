@@ -141,7 +141,7 @@ async function serveWith(generation: GenerationData, gateway: GatewayProcess): P
   void gateway.ended.then((reason) => {
     const { state } = generation;
     if (state.phase !== 'serving' || state.gateway !== gateway) return;
-    log.error({ version, how: reason }, 'the gateway ended and is restarted');
+    log.error({ version, how: reason }, 'the gateway exited and is being restarted');
     if (clock.monotonicMs() - sinceMs > stableAfterMs) generation.restarts = 0;
     revive(generation);
   });
@@ -225,9 +225,8 @@ async function rehearse(spec: GenerationSpec, options: GenerationOptions): Promi
 }
 
 /**
- * The same settings on temporary data. The metrics port belongs to the running version. The journal needs a
- * folder of the trial too: the trial's ledger is another one, so it would put aside the charges that a crashed
- * gateway has left in the City's journal.
+ * The same settings on temporary data. The metrics port belongs to the running version. So does the City's
+ * journal: a gateway with another ledger would put aside the charges that a crashed gateway left in it.
  */
 function trialEnvironment(
   env: Readonly<Record<string, string>>,
@@ -235,9 +234,9 @@ function trialEnvironment(
 ): Readonly<Record<string, string>> {
   return {
     ...env,
-    JOURNAL_PATH: join(trialPath, 'journal'),
     DATABASE_PATH: trialPath,
     STORAGE_PATH: join(trialPath, 'media'),
+    JOURNAL_PATH: join(trialPath, 'journal'),
     METRICS_PORT: '',
   };
 }
@@ -251,7 +250,7 @@ async function waitUntilReady(
   for (;;) {
     const health = await checkHealth({ socketPath });
     if (health.ready) return;
-    if (gateway.isOver()) throw new Error('The gateway ended during its start.');
+    if (gateway.isOver()) throw new Error('The gateway exited while it was starting.');
     if (clock.monotonicMs() > deadlineMs)
       throw new Error(
         `The gateway was not ready after ${Math.round(startMs / 1_000)} seconds: ${health.problem ?? 'no answer'}.`,

@@ -22,10 +22,10 @@ export function openLogFile(
   function rotate(): void {
     for (let age = maxFiles - 1; age >= 1; age -= 1)
       renameIfExists(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`);
-    const earlierFd = fd;
+    const oldFd = fd;
     fd = openSync(path, 'a', 0o600);
     size = 0;
-    closeSync(earlierFd);
+    closeSync(oldFd);
   }
 
   return {

@@ -127,7 +127,7 @@ function createDeploymentSteps(
   const { log } = supervisor;
   const runExclusively = exclusiveRunner(supervisor);
   const silence = createSilenceTimer(silenceMs, () => {
-    log.warn({}, 'the deployment sent no further request and is abandoned');
+    log.warn({}, 'the deployment sent no more requests and is abandoned');
     void runExclusively(abandonOrStop).catch((error: unknown) =>
       log.error({ err: error }, 'a deployment could not be abandoned'),
     );

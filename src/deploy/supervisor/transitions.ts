@@ -81,11 +81,11 @@ export async function tryVersion(supervisor: SupervisorData, request: TrialReque
   // Deployments hold a lock, so an existing candidate belongs to a command that died.
   await abandon(supervisor);
   const { version, runner, env } = request;
-  const formerGeneration = currentOf(supervisor.state);
-  const socket = socketFor(formerGeneration, request.host, request.port);
+  const before = currentOf(supervisor.state);
+  const socket = socketFor(before, request.host, request.port);
   const candidate = supervisor.createGeneration({ version, runner, env }, socket, request.startMs);
-  const isExclusive = formerGeneration !== undefined && sharesEmbeddedDatabase(formerGeneration.env, env);
-  const handover: Handover = { candidate, before: formerGeneration, isExclusive };
+  const isExclusive = before !== undefined && sharesEmbeddedDatabase(before.env, env);
+  const handover: Handover = { candidate, before, isExclusive };
   supervisor.state = { phase: 'tried', ...handover };
   try {
     supervisor.step = isExclusive ? 'starting it on temporary data' : 'starting it';
@@ -104,7 +104,7 @@ export async function switchOver(supervisor: SupervisorData): Promise<void> {
   const { candidate, before, isExclusive } = state;
   if (isExclusive && before !== undefined) {
     candidate.warm();
-    supervisor.step = 'waiting for requests of the version before';
+    supervisor.step = 'waiting for requests of the previous version';
     const { ended } = await before.leave({ lingerMs: exclusiveLingerMs });
     await ended;
     supervisor.step = 'opening the data with the new version';
@@ -188,22 +188,22 @@ async function restartExclusive(
     await current.start();
     await current.adopt();
   } catch (error) {
-    supervisor.log.error({ err: error, version }, 'the version before could not be restarted at once');
+    supervisor.log.error({ err: error, version }, 'the previous version could not be restarted; retrying');
     current.revive();
   }
 }
 
-function socketFor(formerGeneration: Generation | undefined, host: string, port: number): ListeningSocket {
-  const socket = formerGeneration?.socket;
+function socketFor(before: Generation | undefined, host: string, port: number): ListeningSocket {
+  const socket = before?.socket;
   if (socket !== undefined && socket.host === host && (port === 0 || port === socket.port)) return socket;
   return openListeningSocket(host, port);
 }
 
-function sharesEmbeddedDatabase(formerEnv: GenerationSpec['env'], newEnv: GenerationSpec['env']): boolean {
+function sharesEmbeddedDatabase(oldEnv: GenerationSpec['env'], newEnv: GenerationSpec['env']): boolean {
   return (
-    formerEnv['DATABASE_URL'] === undefined &&
+    oldEnv['DATABASE_URL'] === undefined &&
     newEnv['DATABASE_URL'] === undefined &&
-    formerEnv['DATABASE_PATH'] === newEnv['DATABASE_PATH']
+    oldEnv['DATABASE_PATH'] === newEnv['DATABASE_PATH']
   );
 }
 

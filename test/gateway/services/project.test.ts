@@ -170,7 +170,7 @@ describe('a project that cannot be served', () => {
     [
       'has no entry',
       { 'townhall.json': declaration() },
-      'townhall.json:1:1: entry names src/index.ts, and this file does not exist in ',
+      'townhall.json:1:1: entry names src/index.ts, but this file does not exist in ',
     ],
     [
       'has an entry that throws',
