@@ -23,8 +23,8 @@ import {
 import { telemetryRows, telemetrySettings } from '../kernel/telemetry/telemetry-settings.ts';
 import { adminIdError } from './identity.ts';
 
-const day = 24 * 60 * 60 * 1000;
-const deadline = { min: 1, max: day };
+const dayMs = 24 * 60 * 60 * 1000;
+const deadlineRange = { min: 1, max: dayMs };
 
 /** Every setting of `townhall gateway`; `--help` is generated from it. */
 export const gatewaySettings = {
@@ -33,13 +33,13 @@ export const gatewaySettings = {
   workers: integer(
     'WORKERS',
     1,
-    'Processes that serve together on this machine; above 1 it needs DATABASE_URL.',
+    'Number of processes that serve together on this machine; more than 1 needs DATABASE_URL.',
     {
       min: 1,
       max: 64,
     },
   ),
-  // The address of a database carries its password, so it has no flag.
+  // The URL contains the password of the database, so it has no flag.
   databaseUrl: postgresUrl('DATABASE_URL', 'PostgreSQL to use instead of the embedded database.', {
     flag: null,
   }),
@@ -52,13 +52,16 @@ export const gatewaySettings = {
     'TOWNHALL_MASTER_KEY',
     'Key that encrypts stored secrets: 32 bytes in base64. Needed with DATABASE_URL.',
   ),
-  masterKeyFile: optionalText('TOWNHALL_MASTER_KEY_FILE', 'A file with that key instead.'),
+  masterKeyFile: optionalText('TOWNHALL_MASTER_KEY_FILE', 'File with that key, instead of the key itself.'),
   masterKeyPrevious: secretText(
     'TOWNHALL_MASTER_KEY_PREVIOUS',
     'The previous key, until "townhall env rewrap" has run.',
   ),
-  masterKeyPreviousFile: optionalText('TOWNHALL_MASTER_KEY_PREVIOUS_FILE', 'A file with that key instead.'),
-  adminId: optionalText('ADMIN_ID', 'First administrator; used only while there is none.'),
+  masterKeyPreviousFile: optionalText(
+    'TOWNHALL_MASTER_KEY_PREVIOUS_FILE',
+    'File with that key, instead of the key itself.',
+  ),
+  adminId: optionalText('ADMIN_ID', 'ID of the first administrator; ignored once there is an administrator.'),
   adminPassword: secretText('ADMIN_PASSWORD', "The first administrator's password, 12 characters or more."),
   localLogin: optionalSwitch(
     'LOCAL_LOGIN',
@@ -97,13 +100,13 @@ export const gatewaySettings = {
   mediaQuotaMb: integer(
     'MEDIA_QUOTA_MB',
     4_096,
-    'Storage for the images and videos of one user, in MiB; beyond it the oldest are deleted.',
+    'Storage for the images and videos of one user, in MiB; above it, the oldest are deleted.',
     { min: 1, max: 2 ** 30 },
   ),
   answersQuotaMb: integer(
     'ANSWERS_QUOTA_MB',
     16,
-    'Storage for the answers to Idempotency-Keys of one user, in MiB; beyond it the oldest are deleted.',
+    "Storage for one user's answers to requests with an Idempotency-Key, in MiB; above it, the oldest are deleted.",
     { min: 1, max: 2 ** 20 },
   ),
   responsesKeepHours: integer(
@@ -115,13 +118,13 @@ export const gatewaySettings = {
   responsesQuotaMb: integer(
     'RESPONSES_QUOTA_MB',
     64,
-    'Storage for the responses of one user, in MiB; beyond it the oldest are deleted.',
+    'Storage for the responses of one user, in MiB; above it, the oldest are deleted.',
     { min: 1, max: 2 ** 20 },
   ),
   responsesRejoinMs: integer(
     'RESPONSES_REJOIN_MS',
     60_000,
-    'How long a streamed response with an Idempotency-Key runs on without a reader.',
+    'How long a streamed response with an Idempotency-Key continues without a reader.',
     { min: 0, max: 600_000 },
   ),
   videoPollMs: integer('VIDEO_POLL_MS', 5_000, 'Interval at which a provider is polled for a video.', {
@@ -131,7 +134,7 @@ export const gatewaySettings = {
   videoMaxBytes: integer(
     'VIDEO_MAX_BYTES',
     512 * 1024 * 1024,
-    'Largest video of a provider that is stored.',
+    'Size limit for a video from a provider, in bytes.',
     { min: 1, max: 2 ** 40 },
   ),
   startingCredits: optionalInteger(
@@ -159,68 +162,82 @@ export const gatewaySettings = {
   rateUser: rate(
     'RATE_LIMIT_USER',
     600,
-    'Requests a minute of one user; off removes it and the limit of connections.',
+    'Requests per minute of one user; off removes this limit and the limit on connections.',
   ),
-  rateAdmin: rate('RATE_LIMIT_ADMIN', 300, 'Requests a minute of one administrator session; off removes it.'),
+  rateAdmin: rate(
+    'RATE_LIMIT_ADMIN',
+    300,
+    'Requests per minute of one administrator session; off removes this limit.',
+  ),
   rateGuest: rate(
     'RATE_LIMIT_GUEST',
     60,
-    'Requests a minute of one address without a credential; off removes it.',
+    'Requests per minute of one address without a credential; off removes this limit and the limit on connections.',
   ),
   rateLogin: rate(
     'RATE_LIMIT_LOGIN',
     10,
-    'Login attempts a minute of one address; off removes it, but not the limits of wrong passwords and codes.',
+    'Login attempts per minute of one address; off removes this limit, but not the limits on wrong passwords and codes.',
   ),
   logLevel: choice('LOG_LEVEL', ['debug', 'info', 'warn', 'error', 'silent'], 'info', 'How much is logged.'),
   ...telemetryRows({ prefix: '', serviceName: 'townhall-gateway' }),
-  connectMs: integer('TIMEOUT_CONNECT_MS', 5_000, 'Deadline for a connection to a model provider.', deadline),
+  connectMs: integer(
+    'TIMEOUT_CONNECT_MS',
+    5_000,
+    'Deadline for a connection to a model provider.',
+    deadlineRange,
+  ),
   firstByteMs: integer(
     'TIMEOUT_FIRST_BYTE_MS',
     60_000,
     "Deadline for a streamed answer's first byte.",
-    deadline,
+    deadlineRange,
   ),
-  answerMs: integer('TIMEOUT_ANSWER_MS', 600_000, "Deadline for a whole answer's first byte.", deadline),
+  answerMs: integer(
+    'TIMEOUT_ANSWER_MS',
+    600_000,
+    'Deadline for the first byte of an answer that is not streamed.',
+    deadlineRange,
+  ),
   idleMs: integer(
     'TIMEOUT_IDLE_MS',
     60_000,
-    'Longest silence between two pieces of a streamed answer.',
-    deadline,
+    'Longest silence between two chunks of a streamed answer.',
+    deadlineRange,
   ),
-  streamMs: integer('TIMEOUT_STREAM_MS', 1_800_000, 'Longest streamed answer.', deadline),
-  videoMs: integer('TIMEOUT_VIDEO_MS', 2_700_000, 'Longest wait for one video.', deadline),
+  streamMs: integer('TIMEOUT_STREAM_MS', 1_800_000, 'Longest streamed answer.', deadlineRange),
+  videoMs: integer('TIMEOUT_VIDEO_MS', 2_700_000, 'Longest wait for one video.', deadlineRange),
   actionMs: integer(
     'TIMEOUT_ACTION_MS',
     60_000,
     "Longest run of an action of a project's service.",
-    deadline,
+    deadlineRange,
   ),
-  headersMs: integer('TIMEOUT_HEADERS_MS', 10_000, "Deadline for a request's headers.", deadline),
-  requestMs: integer('TIMEOUT_REQUEST_MS', 30_000, 'Deadline for a whole request.', deadline),
+  headersMs: integer('TIMEOUT_HEADERS_MS', 10_000, "Deadline for a request's headers.", deadlineRange),
+  requestMs: integer('TIMEOUT_REQUEST_MS', 30_000, 'Deadline for a whole request.', deadlineRange),
   stalledMs: integer(
     'TIMEOUT_STALLED_MS',
     60_000,
     'A client that reads nothing for this long is disconnected.',
-    deadline,
+    deadlineRange,
   ),
   heartbeatMs: integer(
     'TIMEOUT_HEARTBEAT_MS',
     15_000,
-    'Time between two comments on a silent stream.',
-    deadline,
+    'Interval between the heartbeat comments on a silent stream.',
+    deadlineRange,
   ),
   drainMs: integer(
     'TIMEOUT_DRAIN_MS',
     25_000,
-    'Time that running answers get after the request to stop.',
-    deadline,
+    'How long running answers may continue after the server is told to stop.',
+    deadlineRange,
   ),
 };
 
-/** Whether a key is read only at start, so that a stored value would have no effect. */
+/** Whether a key is read only at startup, so that a stored value would have no effect. */
 export function isStartupKey(key: string): boolean {
-  // The server looks this key up on every use, so a stored value takes effect.
+  // The server reads this key at every use, so a stored value takes effect.
   if (key === gatewaySettings.cityBaseUrl.key) return false;
   return startupKeys.has(key) || key.startsWith('TOWNHALL_');
 }
@@ -234,17 +251,17 @@ const startupKeys: ReadonlySet<string> = new Set([
   'NODE_EXTRA_CA_CERTS',
 ]);
 
-/** The settings of a gateway. Times in milliseconds. */
+/** The settings of a gateway. */
 export type GatewayConfig = ReturnType<typeof readSettings<typeof gatewaySettings>>;
 
-/** Reads and checks the settings. Throws a SettingError that names the unusable one. */
+/** Reads and checks the settings. Throws a SettingError that names the unusable setting. */
 export function readGatewayConfig(
   flags: Readonly<Record<string, string | undefined>>,
   env: Readonly<Record<string, string | undefined>>,
 ): GatewayConfig {
   const config = readSettings(gatewaySettings, flags, env);
   if ((config.adminId === undefined) !== (config.adminPassword === undefined)) {
-    throw new SettingError('ADMIN_ID and ADMIN_PASSWORD go together; give both or neither.');
+    throw new SettingError('ADMIN_ID and ADMIN_PASSWORD must be set together; set both or neither.');
   }
   if (config.adminId !== undefined && config.adminPassword !== undefined)
     requireCredentials(config.adminId, config.adminPassword);
@@ -253,7 +270,7 @@ export function readGatewayConfig(
   }
   if (config.workers > 1 && config.databaseUrl === undefined) {
     throw new SettingError(
-      'WORKERS above 1 needs PostgreSQL: set DATABASE_URL. The embedded database takes one process.',
+      'WORKERS above 1 needs PostgreSQL: set DATABASE_URL. The embedded database allows only one process.',
     );
   }
   if (config.cityBaseUrl !== undefined) requireBaseUrl(config.cityBaseUrl);
@@ -266,14 +283,14 @@ export function readGatewayConfig(
 }
 
 /**
- * JOURNAL_PATH, or its default: beside the embedded database, or below the folder of the process
- * without one.
+ * JOURNAL_PATH, or its default: in the folder of the embedded database, or with PostgreSQL in the working
+ * directory.
  */
 export function journalFolder({ journalPath, databaseUrl, databasePath }: GatewayConfig): string {
   return journalPath ?? (databaseUrl === undefined ? join(databasePath, 'journal') : './data/journal');
 }
 
-/** MODELS_CATALOG_FILE, or its default beside the embedded database; undefined if there is none. */
+/** MODELS_CATALOG_FILE, or its default in the folder of the embedded database; with PostgreSQL undefined. */
 export function catalogFile({
   modelsCatalogFile,
   databaseUrl,
@@ -285,8 +302,8 @@ export function catalogFile({
 }
 
 /**
- * Checks before the start that the folders and the bucket can be used. Creates nothing. Throws a
- * SettingError, and an Error for a bucket that may be there later.
+ * Checks before the start that the folders and the bucket can be used. Creates nothing. Throws a SettingError
+ * for an unusable setting, and a plain Error when the bucket cannot be reached, which may be temporary.
  */
 export async function requireStorage(config: GatewayConfig, clock: Clock): Promise<void> {
   const { databaseUrl, databasePath, journalPath, storagePath } = config;
@@ -297,8 +314,8 @@ export async function requireStorage(config: GatewayConfig, clock: Clock): Promi
   else if (storagePath !== undefined) await requireFolder('STORAGE_PATH', storagePath);
 }
 
-// Check them also when an administrator exists: otherwise a later start on a new database would
-// refuse them.
+// Check them even if an administrator exists already: otherwise an invalid value would be refused only by a
+// later start, on a new database.
 function requireCredentials(adminId: string, password: string): void {
   const idError = adminIdError(adminId);
   if (idError !== null) throw new SettingError(`ADMIN_ID: ${idError}`);
@@ -306,8 +323,8 @@ function requireCredentials(adminId: string, password: string): void {
   if (passwordProblem !== null) throw new SettingError(`ADMIN_PASSWORD: ${passwordProblem}`);
 }
 
-// Browsers send origins in lower case and without a path; other texts would never match. For
-// schemes such as those of browser extensions URL has no origin, so they are matched by a pattern.
+// Browsers send origins in lower case and without a path, so any other string would never match. The URL
+// class reports no origin for other schemes, such as those of browser extensions, so a pattern checks these.
 function requireOrigin(origin: string): void {
   const isWeb = URL.canParse(origin) && /^https?:$/.test(new URL(origin).protocol);
   const isUsable = isWeb
