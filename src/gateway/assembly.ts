@@ -28,11 +28,11 @@ export interface CreateGatewayOptions {
   redactor: Redactor;
   clock: Clock;
   /**
-   * An open database that stays open; without it the gateway opens and closes that
-   * of its settings. Meant for tests.
+   * For tests: an open database, which the gateway does not close. Without it, the gateway opens and closes
+   * the database of its settings.
    */
   database?: Database;
-  /** The database of the settings as it is being opened; the gateway closes it, also when its start fails. */
+  /** The database of the settings, already being opened. The gateway closes it, even if its start fails. */
   openingDatabase?: Promise<Database> | undefined;
   /** Overrides of the default database timeouts, for slow machines. */
   databaseLimits?: Partial<DatabaseLimits>;
@@ -46,7 +46,7 @@ export interface CreateGatewayOptions {
   localEdition?: () => LocalEditionLinks;
   /** The latest lines of the log, for `townhall logs`. */
   recentLines?: Pick<RecentLines, 'read'>;
-  /** Builds `build/docs` at the first request of a page, where it is absent. */
+  /** Builds the missing folder `build/docs` when one of its pages is first requested. */
   buildPortal?: (() => Promise<void>) | undefined;
   /** Version of the installation, for traces. */
   version?: string;
@@ -66,8 +66,8 @@ export interface CreateGatewayOptions {
 export interface Gateway {
   database: Database;
   /**
-   * Listens at the configured address, or at `address`. May be called again for a
-   * further one. Rejects when the address is in use.
+   * Listens at the configured address, or at `address`. May be called again for another address. Rejects
+   * when the address is in use.
    */
   listen(address?: ListenAddress): Promise<{ url: string; port: number }>;
   /** Refuses new requests, waits for running ones, then closes everything that `createGateway` opened. */
@@ -83,7 +83,7 @@ export interface Gateway {
   resetAdministrator(adminId: string, password: string): Promise<CredentialsResult>;
   /** The credentials of products' backends. */
   machines: Machines;
-  /** Encrypts every stored value under the first of the master keys. */
+  /** Encrypts every stored value with the primary master key. */
   rewrapEnv(): Promise<RewrapResult>;
   /** Sends one test request to each configured model provider. */
   checkProviders(): Promise<ProviderCheck[]>;
@@ -93,7 +93,7 @@ export interface Gateway {
   pollPayments(): Promise<number>;
   /** A token for the local user of the local edition. */
   issueLocalToken(): Promise<IssuedToken>;
-  /** The metrics in the format of Prometheus; empty where they are off. */
+  /** The metrics in the Prometheus format; empty when metrics are off. */
   readMetrics(): Promise<string>;
   /** The identity of a bearer token, or null. Throws 403 when its Bureau is not active. */
   identify(bearer: string): Promise<Identity | null>;
@@ -104,7 +104,7 @@ export interface Assembly {
   config: GatewayConfig;
   options: CreateGatewayOptions;
   database: Database;
-  /** The same as `database`, or connections of its own. */
+  /** The database of the project's actions: `database` itself, or separate connections to it. */
   projectDatabase: Database;
   projectServices: ReadonlyMap<string, ProjectService>;
   vault: Vault;
@@ -117,9 +117,9 @@ export interface Assembly {
   };
   /** All services in the order of the directory; filled during the assembly, read at each call. */
   services: Pick<Service, 'name' | 'title' | 'env'>[];
-  /** Registers the part's `close`, to run before those of the parts constructed earlier. Returns the part. */
+  /** Registers the part's `close` and returns the part. Parts are closed in reverse order of construction. */
   defer<Part extends { close?(): unknown }>(part: Part): Part;
   closers: Closers;
-  /** The network; only composition roots use the global. */
+  /** Access to the network. Only composition roots use the global `fetch`. */
   fetch: typeof globalThis.fetch;
 }

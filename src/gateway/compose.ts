@@ -35,10 +35,7 @@ import type { Tenants } from './tenants.ts';
 export type { CreateGatewayOptions, Gateway } from './assembly.ts';
 export { localLoginNotice } from './lifecycle.ts';
 
-/**
- * Loads a project's services and validates them without serving them. Throws the
- * same errors as a start would.
- */
+/** Loads and validates a project's services without serving them. Throws the same errors as a start would. */
 export async function inspectProject(
   project: Project,
 ): Promise<{ id: string; name: string; env: readonly string[] }[]> {
@@ -58,7 +55,7 @@ export async function createGateway(config: GatewayConfig, options: CreateGatewa
     const projectServices = await checkSettings(config, options);
     progress(isEmbedded ? 'opening the embedded database' : 'connecting to PostgreSQL');
     const database = options.database ?? (await openDatabase(config, options, closers));
-    // Before the migrations: a database whose master key is missing must stay as it is.
+    // Unlock before the migrations: a database whose master key is missing must stay unchanged.
     const vault = await unlock({
       settings: config,
       store: envStore(database),
@@ -92,8 +89,8 @@ export async function createGateway(config: GatewayConfig, options: CreateGatewa
 }
 
 /**
- * Checks what a start needs before it writes anything: a project that cannot be served must not
- * change the installation. Returns the services of the project.
+ * Checks everything that a start needs before anything is written: a start that fails must not change the
+ * installation. Returns the services of the project.
  */
 async function checkSettings(
   config: GatewayConfig,
@@ -187,7 +184,7 @@ async function assemble(assembly: Assembly): Promise<Gateway> {
   };
 }
 
-/** The control socket, for commands on this machine. */
+/** Opens the control socket, which commands on this machine use. */
 async function openControl(
   assembly: Assembly,
   {
@@ -252,8 +249,8 @@ function openPayments(
       env: env.reader,
       baseUrl: publicUrl,
       fetch,
-      // The queue lets one replica poll at a time. The local edition has one process
-      // and need not start the queue.
+      // With the queue, only one replica polls at a time. The local edition has only one process and does
+      // not need the queue.
       queue: isLocalEdition ? null : queue,
       clock: options.clock,
       log: options.log,

@@ -2,7 +2,7 @@
 
 type Paths = Readonly<Record<string, object>>;
 
-/** The paths that pages of a Bureau's origins may call: those of operations with `x-login-origins`. */
+/** The paths that pages of a Bureau's origins may call: the paths of operations with `x-login-origins`. */
 export function loginPaths(paths: Paths): ReadonlySet<string> {
   const isLogin = (item: object) =>
     Object.values(item).some(
@@ -12,9 +12,9 @@ export function loginPaths(paths: Paths): ReadonlySet<string> {
 }
 
 /**
- * IDs that a project's service cannot have: the first part of each path after `/v1/`, and names
- * reserved for later. A path of one part that is only read, such as `/v1/report`, leaves its name
- * to projects: their actions have two parts.
+ * IDs that a project's service cannot have: the first segment after `/v1/` of each path, and names reserved
+ * for later. A path of one segment that has only a GET, such as `/v1/report`, does not reserve its name: the
+ * paths of a project's actions have at least two segments, so they never collide with it.
  */
 export function reservedServiceIds(paths: Paths): ReadonlySet<string> {
   const parts = Object.entries(paths).flatMap(([path, item]) => {

@@ -1,5 +1,5 @@
-// Handlers of the control socket: the requests of `townhall` commands to a running server, whose
-// embedded database no other process can open.
+// Handlers of the control socket. `townhall` commands send their requests to the running server, because no
+// other process can open its embedded database.
 import type { ControlHandler } from '../kernel/control.ts';
 import type { DatabaseControls } from '../kernel/data/database-controls.ts';
 import { asRecord } from '../kernel/json-value.ts';
@@ -8,7 +8,7 @@ import type { Admin, CredentialsResult, MachineRequest } from './admin/index.ts'
 
 /** Facts about the running server, for commands in the same folder. */
 export interface ServerDescription {
-  /** The addresses of the gateway and the agent; null for one that does not listen here. */
+  /** The addresses of the gateway and the agent; null for a server that does not listen in this process. */
   gateway: string | null;
   agent: string | null;
   modelsFile: string | null;

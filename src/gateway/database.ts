@@ -1,4 +1,4 @@
-// Opens the gateway's database: embedded in a folder, or a PostgreSQL. A separate module, so that a
+// Opens the gateway's database: embedded in a folder, or on a PostgreSQL server. A separate module, so that a
 // start can open the database while the composition root is still loading.
 import { connect, withSettingName } from '../kernel/data/database.ts';
 import type { ConnectOptions, Database, DatabaseLimits } from '../kernel/data/database.ts';
@@ -25,7 +25,7 @@ export function openGatewayDatabase(
   return withSettingName('DATABASE_URL', config.databaseUrl, connectionPromise);
 }
 
-/** Whether opening the database creates nothing: a PostgreSQL, or a folder that has a cluster. */
+/** Whether the database exists already: it is on a PostgreSQL server, or its folder contains a cluster. */
 export function databaseExists(config: DatabaseSettings): boolean {
   return config.databaseUrl !== undefined || hasCluster(config.databasePath);
 }

@@ -1,6 +1,6 @@
-// The directory: which services this server has, whether the process is healthy and
-// whether it is ready for requests. `/health` answers from memory and describes the
-// process alone; `/ready` checks what requests depend on.
+// The directory: which services this server has, whether the process is healthy, and whether it is ready for
+// requests. `/health` answers from memory and describes only the process; `/ready` also checks what requests
+// depend on.
 import { publishDocument, serviceDescription } from '../kernel/contract/published-document.ts';
 import { asProblem, Problem } from '../kernel/problem.ts';
 import type { Requirement, Service } from './service.ts';
@@ -52,7 +52,7 @@ export function directory({
   };
 }
 
-// An unexpected error of the check is a 503 too: a load balancer needs one answer for "not ready".
+// An unexpected error of the check also becomes a 503: a load balancer needs one status for "not ready".
 function notReady(cause: unknown): Problem {
   const problem = asProblem(cause);
   if (problem.status === 503) return problem;

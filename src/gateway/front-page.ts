@@ -1,4 +1,4 @@
-// The content of `/` of the gateway: where everything is and how to get a token.
+// The content of the gateway's page `/`: links to everything, and how to get a token.
 import type { FrontPage, FrontPageHint } from '../kernel/http/pages/front-page.ts';
 
 /** Facts that only the local edition has: its agent and console, and the file with the local user's token. */

@@ -25,8 +25,8 @@ import type { Infrastructure } from './infrastructure.ts';
 import type { Tenants } from './tenants.ts';
 
 /**
- * Checks what requests depend on: database, journal, file descriptors and job
- * queues. Rejects while one is missing.
+ * Checks what requests depend on: database, journal, file descriptors and job queues. Rejects while one of
+ * them is not ready.
  */
 export function createReadiness(
   { database, lifecycle }: Assembly,
@@ -154,8 +154,8 @@ function openContract(
 }
 
 /**
- * After each change on any replica, ends calls of revoked credentials and reads the limits of
- * Bureaus again.
+ * After each change on any replica, ends the running calls of revoked credentials and reloads the limits of
+ * Bureaus.
  */
 function followChanges(
   { options: { log }, closers }: Assembly,
@@ -177,7 +177,7 @@ function followChanges(
   closers.defer(() => changes.stop());
 }
 
-// Without the portal and a way to build it the server has no /docs.
+// The server has /docs only when the portal exists or can be built.
 function portalPages(build: CreateGatewayOptions['buildPortal']): FilePages[] {
   const directory = assetPath('build/docs');
   return build !== undefined || assetExists(directory) ? [{ prefix: '/docs', directory, build }] : [];

@@ -1,4 +1,4 @@
-// The identity of a request. The bearer token alone decides it; slices read it and never construct one.
+// The identity of a request. The bearer token alone decides it; slices only read identities.
 
 /** A guest, a user of one Bureau, or an administrator. */
 export type Identity =
@@ -8,7 +8,7 @@ export type Identity =
       userId: string;
       bureauId: string;
       tokenId: string;
-      /** Restricts the token to these models; without it, all models of its user. */
+      /** The only models that the token may call; without it, all models of its user. */
       models?: readonly string[];
     }
   | {
@@ -31,7 +31,7 @@ export const identityOfScheme: Readonly<Record<string, Identity['kind']>> = {
   machineCredential: 'admin',
 };
 
-/** Says as a sentence what is wrong with an administrator ID; null when it is valid. */
+/** A sentence about what is wrong with an administrator ID; null when it is valid. */
 export function adminIdError(adminId: string): string | null {
   return /^[A-Za-z0-9._@-]{1,64}$/.test(adminId)
     ? null

@@ -15,7 +15,6 @@ import type { Assembly } from './assembly.ts';
 
 export type Infrastructure = Awaited<ReturnType<typeof openInfrastructure>>;
 
-/** Telemetry, audit log, settings and the queue: what the other services record to and read from. */
 export async function openInfrastructure({
   config,
   options,

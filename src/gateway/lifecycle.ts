@@ -1,4 +1,4 @@
-// Starts and stops a gateway: its listeners, its background work and its end.
+// Starts and stops a gateway: its listeners, its background work and its shutdown.
 import type { Clock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Assembly, Gateway } from './assembly.ts';
@@ -27,11 +27,11 @@ export function openLifecycle(
     async listen(listenAddress = { host: config.host, port: config.port }) {
       if (options.servesMetrics === false) options.log.debug({}, 'the primary process serves the metrics');
       else if ('host' in listenAddress) await telemetry.listen();
-      // With a socket from a supervisor, the previous process may still hold the port of the metrics.
+      // With a socket from a supervisor, the previous version may still hold the metrics port, so retry.
       else if ('fd' in listenAddress)
         void listenWithRetries(() => telemetry.listen(), { lifecycle, options });
-      // Only a serving process maintains the ledger; commands that read the data
-      // must not settle holds of others.
+      // Only a serving process maintains the ledger: commands that only read the data must not settle the
+      // holds of other processes.
       if (lifecycle.phase === 'created') {
         await tenants.credits.start();
         tenants.usage.start();
@@ -43,7 +43,7 @@ export function openLifecycle(
       changes.start();
       models.jobs.start();
       models.responses.start();
-      // Enqueueing within a project's transaction cannot wait for the queue to start.
+      // Start the queue now: a project's transaction that enqueues a job cannot wait for it to start.
       if (project.hasJobs) queue.start();
       if (infrastructure.hasLocalLogin()) options.log.info({}, localLoginNotice);
       return address;

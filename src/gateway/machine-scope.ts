@@ -5,9 +5,9 @@ import type { Identity } from './identity.ts';
 type AnyCall = { identity: Identity; body: unknown; query: unknown };
 
 /**
- * Wraps every handler: a machine credential that names another Bureau as `bureau_id` in body
- * or query gets 404, the same answer as for a Bureau that does not exist. Records of other
- * Bureaus that are named by their own ID are hidden by the handlers that look them up.
+ * Wraps every handler: a machine credential that names another Bureau as `bureau_id` in the body or query
+ * gets 404, the same answer as for a Bureau that does not exist. A request can also name a record of another
+ * Bureau by the record's ID; the handler that looks the record up answers 404 then.
  */
 export function restrictToOwnBureau<Handlers extends Record<string, (call: never) => Promise<unknown>>>(
   handlers: Handlers,

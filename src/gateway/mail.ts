@@ -1,6 +1,6 @@
-// Sends e-mail through nodemailer, which only this file imports, at the first
-// message. The server and the sender are read from the environment for every message,
-// so that a change needs no restart. Messages are neither stored nor logged.
+// Sends e-mail through nodemailer, which only this file imports; it is loaded for the first message. The mail
+// server and the sender are read from the environment for every message, so that a change needs no restart.
+// Messages are neither stored nor logged.
 import type { Transporter } from 'nodemailer';
 import { isLoopbackHost } from '../kernel/http/address.ts';
 import { Problem } from '../kernel/problem.ts';
@@ -41,7 +41,7 @@ export function mail({
 }: {
   /** The environment with `SMTP_URL` and `MAIL_FROM`. */
   env: { get(key: string): string | undefined };
-  /** The deadline of connecting, and of each command until the server answers it. */
+  /** The deadline for connecting, and for the mail server's answer to each command. */
   deadlineMs?: number;
 }): Mail {
   const transports = createTransportCache(deadlineMs);
@@ -62,7 +62,7 @@ export function mail({
       if (settings === null)
         throw new Problem('upstream_failed', 'upstream_failed', 'This server has no mail server configured.');
       try {
-        // Pass the address as an object: nodemailer would parse a string for names and further addresses.
+        // Pass the address as an object: nodemailer would search a string for names and more addresses.
         const transport = await transports.get(settings.url);
         await transport.sendMail({
           from: settings.from,
@@ -78,7 +78,7 @@ export function mail({
   };
 }
 
-/** Keeps one transport open, for the last URL. */
+/** Keeps the transport of the last URL open. */
 function createTransportCache(deadlineMs: number): {
   get(url: string): Promise<Transporter>;
   close(): void;

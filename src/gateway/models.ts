@@ -18,7 +18,6 @@ import type { Assembly } from './assembly.ts';
 import type { Infrastructure } from './infrastructure.ts';
 import type { Tenants } from './tenants.ts';
 
-/** Model calls, and the jobs that create images and videos. */
 export async function openModels(
   assembly: Assembly,
   infrastructure: Infrastructure,
@@ -50,8 +49,8 @@ export async function openModels(
   upstream.showUsageAlarms(() => aiService.usageAlarms());
   await aiService.refreshAlarms();
   changes.onChange(() => void aiService.refreshAlarms());
-  // Aborted calls are still charged: wait for them while the ledger is open. Jobs
-  // stop first, as they make calls.
+  // Closers run in reverse order. Jobs stop first, because they make calls. Aborted calls are still charged,
+  // so wait for them while the ledger is open.
   closers.defer(() => aiService.settled());
   closers.defer(() => aiService.stopRuns());
   closers.defer(() => jobs.close());

@@ -57,7 +57,7 @@ export async function openProjectDatabase(
 
 const projectConnections = 5;
 
-/** The services that a project brings, and the resources of their actions. */
+/** Constructs the project's services and the resources of their actions. */
 export function openProject(
   { config, options, projectDatabase, projectServices, closers }: Assembly,
   { env, queue }: Infrastructure,

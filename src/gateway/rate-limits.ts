@@ -19,12 +19,12 @@ export type RequestLimiter = (
   identity: Identity | null,
 ) => void | Promise<void>;
 
-// One login leads to several callback requests of the provider from the user's address.
+// One login leads to several callback requests from the user's address.
 const callbacksPerLogin = 3;
 
 /**
- * With a limiter in memory this one is synchronous; most requests then need no
- * further turn of the event loop.
+ * The returned function is synchronous when the limiter counts in memory, so that most requests need no
+ * additional turn of the event loop.
  */
 export function createRequestLimiter({
   limiter,
@@ -32,12 +32,12 @@ export function createRequestLimiter({
   requestsPerMinute,
 }: {
   limiter: RateLimiter;
-  /** Requests a minute; null means unlimited. */
+  /** Requests per minute; null means unlimited. */
   limits: { user: number | null; guest: number | null; admin: number | null; login: number | null };
-  /** A Bureau's own limit for each of its users. */
+  /** The limit that a Bureau sets for each of its users; undefined without one. */
   requestsPerMinute(bureauId: string): number | undefined;
 }): RequestLimiter {
-  /** The limit of the operation itself. It counts by address, whatever the identity is. */
+  /** The limit of the operation itself. It counts requests by network, regardless of the identity. */
   function operationPolicy({ rateLimit }: ContractOperation): RateLimitPolicy | null {
     if (rateLimit === 'media')
       return limits.user === null ? null : { name: rateLimit, perMinute: limits.user };
@@ -49,7 +49,7 @@ export function createRequestLimiter({
   }
 
   function identityPolicy(identity: Identity | null): RateLimitPolicy | null {
-    // An unknown credential counts as a guest's.
+    // A request with an unknown credential counts as a guest's.
     const kind = identity?.kind ?? 'guest';
     const bureauLimit =
       identity?.kind === 'user' && limits.user !== null ? requestsPerMinute(identity.bureauId) : undefined;

@@ -5,7 +5,7 @@ import { Problem } from '../kernel/problem.ts';
 import type { RunningRequest } from '../kernel/http/server.ts';
 import type { Identity } from './identity.ts';
 
-/** Returns the function to call after a change. Calls during a round share one more round. */
+/** Returns the function to call after each change. Changes during a round of checks share one more round. */
 export function createCredentialRecheck({
   running,
   identify,
@@ -59,8 +59,8 @@ async function checkToken(
       headers: { 'www-authenticate': 'Bearer error="invalid_token"' },
     });
   } catch (error) {
-    // 403 means that the Bureau is not active. Other errors, such as an
-    // unreachable database, prove nothing.
+    // 403 means that the Bureau is not active. Other errors, such as an unreachable database, do not prove
+    // that the credential is invalid.
     return error instanceof Problem && error.status === 403 ? error : null;
   }
 }

@@ -7,7 +7,7 @@ import type { Identity } from './identity.ts';
 export interface Requirement {
   key: string;
   description: string;
-  /** Whether the owner cannot work without it. */
+  /** Whether the service, model or provider cannot work without it. */
   required: boolean;
   /** False for values that may be shown and logged, such as an address. Secret by default. */
   secret?: boolean;

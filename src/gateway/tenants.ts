@@ -23,7 +23,6 @@ import type { Infrastructure } from './infrastructure.ts';
 
 export type Tenants = ReturnType<typeof openTenants>;
 
-/** Bureaus, their users, administrators, and the credits of users. */
 export function openTenants(assembly: Assembly, infrastructure: Infrastructure) {
   const { options, database } = assembly;
   const { upstream, changes, audit: auditLog, cityBaseUrl } = infrastructure;
@@ -80,7 +79,7 @@ export function openTenants(assembly: Assembly, infrastructure: Infrastructure) 
     accounts: accountService,
     admin: adminService,
     async identify(bearer: string): Promise<Identity | null> {
-      // The service checks the form of a user's token when it is not in its cache.
+      // The accounts service checks the format of a user token itself, when the token is not in its cache.
       if (bearer.startsWith('th_usr_')) return accountService.identify(bearer);
       return parseToken(bearer) === 'adm' ? adminService.identify(bearer) : null;
     },
