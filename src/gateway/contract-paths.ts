@@ -4,11 +4,11 @@ type Paths = Readonly<Record<string, object>>;
 
 /** The paths that pages of a Bureau's origins may call: the paths of operations with `x-login-origins`. */
 export function loginPaths(paths: Paths): ReadonlySet<string> {
-  const isLogin = (item: object) =>
-    Object.values(item).some(
+  const isLogin = (pathItem: object) =>
+    Object.values(pathItem).some(
       (operation: { 'x-login-origins'?: boolean }) => operation['x-login-origins'] === true,
     );
-  return new Set(Object.entries(paths).flatMap(([path, item]) => (isLogin(item) ? [path] : [])));
+  return new Set(Object.entries(paths).flatMap(([path, pathItem]) => (isLogin(pathItem) ? [path] : [])));
 }
 
 /**
@@ -17,10 +17,10 @@ export function loginPaths(paths: Paths): ReadonlySet<string> {
  * paths of a project's actions have at least two segments, so they never collide with it.
  */
 export function reservedServiceIds(paths: Paths): ReadonlySet<string> {
-  const parts = Object.entries(paths).flatMap(([path, item]) => {
+  const names = Object.entries(paths).flatMap(([path, pathItem]) => {
     const [, name, rest] = /^\/v1\/([^/{]+)(\/.*)?$/.exec(path) ?? [];
-    const isOnlyRead = rest === undefined && Object.keys(item).every((method) => method === 'get');
-    return name === undefined || isOnlyRead ? [] : [name];
+    const hasOnlyGet = rest === undefined && Object.keys(pathItem).every((method) => method === 'get');
+    return name === undefined || hasOnlyGet ? [] : [name];
   });
-  return new Set([...parts, 'directory', 'services']);
+  return new Set([...names, 'directory', 'services']);
 }

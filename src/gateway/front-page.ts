@@ -42,7 +42,7 @@ export function frontPage({
           ]
         : []),
       { rel: 'openapi', title: 'OpenAPI', href: '/openapi.json', note: 'The contract, for tools' },
-      { rel: 'ready', title: 'Readiness', href: '/ready', note: 'Whether this server takes calls now' },
+      { rel: 'ready', title: 'Readiness', href: '/ready', note: 'Whether this server accepts calls now' },
     ],
     token: { ...tokenHint(url, local), ...(hasPortal ? { page: tokenGuide } : {}) },
   };

@@ -164,7 +164,7 @@ function followChanges(
   server: Pick<ReturnType<typeof createServer>, 'runningRequests'>,
 ): void {
   const recheckCredentials = createCredentialRecheck({
-    running: () => server.runningRequests(),
+    runningRequests: () => server.runningRequests(),
     identify,
     log,
   });

@@ -63,8 +63,8 @@ export function openLifecycle(
 
 /** Warns the operator while callers on this machine can log in without credentials. */
 export const localLoginNotice = [
-  'The local login is open: every caller on this machine can log in without credentials, also through a proxy on it.',
-  'Before you put a proxy in front, set TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES, or LOCAL_LOGIN=false.',
+  'The local login is open: every caller on this machine can log in without credentials, even through a proxy on it.',
+  'Before you put a proxy in front of this server, set TOWNHALL_CITY_BASE_URL or TRUSTED_PROXIES, or LOCAL_LOGIN=false.',
 ].join(' ');
 
 async function listenWithRetries(

@@ -16,7 +16,10 @@ export function restrictToOwnBureau<Handlers extends Record<string, (call: never
     operationId,
     (call: AnyCall) => {
       const ownId = call.identity.kind === 'admin' ? call.identity.bureauId : undefined;
-      if (ownId !== undefined && [call.body, call.query].some((members) => namesOther(members, ownId))) {
+      if (
+        ownId !== undefined &&
+        [call.body, call.query].some((members) => namesOtherBureau(members, ownId))
+      ) {
         throw new Problem('not_found', 'bureau_not_found', 'There is no such Bureau.', {
           param: 'bureau_id',
         });
@@ -27,7 +30,7 @@ export function restrictToOwnBureau<Handlers extends Record<string, (call: never
   return Object.fromEntries(entries) as Handlers;
 }
 
-function namesOther(members: unknown, ownId: string): boolean {
+function namesOtherBureau(members: unknown, ownId: string): boolean {
   const bureauId =
     typeof members === 'object' && members !== null && 'bureau_id' in members ? members.bureau_id : undefined;
   return bureauId !== undefined && bureauId !== ownId;

@@ -83,25 +83,25 @@ function createTransportCache(deadlineMs: number): {
   get(url: string): Promise<Transporter>;
   close(): void;
 } {
-  let current: { url: string; transport: Promise<Transporter> } | undefined;
+  let cached: { url: string; transport: Promise<Transporter> } | undefined;
 
   function close(): void {
-    void current?.transport.then(
+    void cached?.transport.then(
       (transport) => transport.close(),
       () => {},
     );
-    current = undefined;
+    cached = undefined;
   }
 
   return {
     get(url) {
-      if (current?.url === url) return current.transport;
+      if (cached?.url === url) return cached.transport;
       close();
       const entry = { url, transport: openTransport(url, deadlineMs) };
-      current = entry;
+      cached = entry;
       // A transport that could not be opened is opened again for the next message.
       entry.transport.catch(() => {
-        if (current === entry) current = undefined;
+        if (cached === entry) cached = undefined;
       });
       return entry.transport;
     },

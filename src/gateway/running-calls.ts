@@ -7,11 +7,11 @@ import type { Identity } from './identity.ts';
 
 /** Returns the function to call after each change. Changes during a round of checks share one more round. */
 export function createCredentialRecheck({
-  running,
+  runningRequests,
   identify,
   log,
 }: {
-  running(): readonly RunningRequest[];
+  runningRequests(): readonly RunningRequest[];
   identify(bearer: string): Promise<Identity | null>;
   log: Log;
 }): () => void {
@@ -19,12 +19,12 @@ export function createCredentialRecheck({
   let isPending = false;
 
   async function checkAll(): Promise<void> {
-    const callsByToken = Map.groupBy(running(), ({ token }) => token);
-    // Sequentially: concurrent lookups for a thousand streams would exhaust the connection pool.
+    const callsByToken = Map.groupBy(runningRequests(), ({ token }) => token);
+    // One after another: concurrent lookups for a thousand streams would exhaust the connection pool.
     for (const [token, calls] of callsByToken) {
       const problem = await checkToken(token, identify);
       if (problem === null) continue;
-      log.info({ calls: calls.length, code: problem.code }, 'running calls ended with their credential');
+      log.info({ calls: calls.length, code: problem.code }, 'ended running calls of a refused credential');
       for (const call of calls) call.end(problem);
     }
   }

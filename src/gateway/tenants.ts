@@ -53,7 +53,9 @@ export function openTenants(assembly: Assembly, infrastructure: Infrastructure) 
   changes.onChange(() => {
     creditsService
       .closeEndedTokens()
-      .catch((error: unknown) => log.warn({ err: error }, 'idle credits of ended tokens stay for a while'));
+      .catch((error: unknown) =>
+        log.warn({ err: error }, 'the credits set aside for ended tokens could not be returned yet'),
+      );
   });
   const adminService = openAdmin(assembly, infrastructure, {
     administrators,
