@@ -181,8 +181,8 @@ async function startRedirect(
 }
 
 /**
- * Counts an input before the provider checks it. Only a wrong input stays counted;
- * the last one ends the attempt.
+ * Counts an input before the provider checks it. An input is taken back when the check itself fails, for
+ * example because the mail server is unreachable. The last wrong input ends the attempt.
  */
 async function countAndContinue(
   loginAttempts: LoginAttemptStore,
