@@ -115,7 +115,7 @@ describe('admin.login', () => {
     const gateway = await begin({ maxConnections: 1 });
     expect((await login(gateway, password)).status).toBe(200);
     const store = adminStore(gateway.database);
-    const slowLimits = { ...defaultAttemptLimits, strangerIntervalSeconds: 600 };
+    const slowLimits = { ...defaultAttemptLimits, unknownNetworkIntervalSeconds: 600 };
     const outcomes: unknown[] = [];
     for (let network = 0; network < 22; network += 1) {
       outcomes.push(await store.countAttempt({ adminId: 'admin', network: `10.0.0.${network}` }, slowLimits));
