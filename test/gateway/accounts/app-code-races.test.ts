@@ -1,6 +1,5 @@
 // Logins whose result is read while an administrator revokes the user's tokens or the user resets the
-// password. The files of this folder run on PostgreSQL, since the embedded engine runs one transaction
-// at a time.
+// password. These races need PostgreSQL: the embedded engine runs only one transaction at a time.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
@@ -48,14 +47,14 @@ const exchange = ({ code, verifier }: { code: string; verifier: string }) =>
     body: { code, code_verifier: verifier, redirect_uri: redirectUri },
   });
 
-test('the code of a login ends with the revocation of the user’s tokens', async () => {
+test('a revocation of the user’s tokens also invalidates the code of a login', async () => {
   const login = await createCode();
   expect((await revokeTokens(login.userId)).status).toBe(200);
   expect((await exchange(login)).status).toBe(401);
 });
 
-describe('a login whose result is read meanwhile', () => {
-  test('leaves no token after a revocation', async () => {
+describe('a login whose result is being read', () => {
+  test('leaves no valid token after a revocation', async () => {
     const { digest, userId } = await createCode();
     const userToken = createToken('usr');
     const { revocation } = await world.database.tx(async (tx) => {
@@ -67,14 +66,14 @@ describe('a login whose result is read meanwhile', () => {
           now() + interval '1 hour')`;
       const revocation = revokeTokens(userId);
       await waitForBlockedStatement(world.database.sql);
-      // An object, since the transaction would await a promise that needs its end.
+      // In an object: the transaction would await a bare promise, which resolves only after the transaction.
       return { revocation };
     });
     expect((await revocation).status).toBe(200);
     expect((await world.call('GET', '/v1/accounts/me', { token: userToken })).status).toBe(401);
   });
 
-  test('does not deadlock with a reset of the password', async () => {
+  test('does not deadlock with a password reset', async () => {
     const login = await createCode();
     const { exchangePromise } = await world.database.tx(async (tx) => {
       // Lock the user, then delete the attempts, as a reset does.

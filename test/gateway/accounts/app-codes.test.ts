@@ -62,7 +62,7 @@ async function outcomeOf(code: string, verifier: string, address?: string) {
 const codeRefused = [401, 'invalid_credentials'];
 
 describe('accounts.issueLoginCode', () => {
-  test('answers the address of the app with a code and its state', async () => {
+  test('returns the address of the app with a code and the app’s state', async () => {
     const { loginId } = await startLogin();
     const { status, headers, body } = await issueCode(loginId, createProof().challenge, { state: 'x&y=z' });
     expect([status, headers['cache-control']]).toEqual([200, 'no-store']);
@@ -106,7 +106,7 @@ describe('accounts.issueLoginCode', () => {
     expect([status, body.error.code]).toEqual([410, 'login_spent']);
   });
 
-  test('needs the proof of a login that a browser finished', async () => {
+  test('requires the proof of a login that a browser finished', async () => {
     const ownProof = createProof();
     const page = `${world.url}/login`;
     const { loginId, url } = await startLogin({
@@ -132,7 +132,7 @@ describe('accounts.issueLoginCode', () => {
 });
 
 describe('accounts.issueLoginToken', () => {
-  test('gives a token that works', async () => {
+  test('issues a token that works', async () => {
     const { code, verifier } = await createCode();
     const { status, headers, body } = await exchange(code, verifier);
     expect([status, headers['cache-control']]).toEqual([200, 'no-store']);
@@ -140,20 +140,20 @@ describe('accounts.issueLoginToken', () => {
     expect(me.body.user).toEqual(body.user);
   });
 
-  test('takes a code once', async () => {
+  test('accepts a code once', async () => {
     const { code, verifier } = await createCode();
     const answers = await Promise.all([exchange(code, verifier), exchange(code, verifier)]);
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200, 401]));
     expect(await outcomeOf(code, verifier)).toEqual(codeRefused);
   });
 
-  test('ends a code with a wrong verifier', async () => {
+  test('invalidates a code after a wrong verifier', async () => {
     const { code, verifier } = await createCode();
     expect(await outcomeOf(code, createProof().verifier)).toEqual(codeRefused);
     expect(await outcomeOf(code, verifier)).toEqual(codeRefused);
   });
 
-  test('refuses another address than that of the code', async () => {
+  test('refuses an address for which the code was not issued', async () => {
     const { code, verifier } = await createCode();
     expect(await outcomeOf(code, verifier, 'https://shop.example/elsewhere')).toEqual(codeRefused);
   });
@@ -164,7 +164,7 @@ describe('accounts.issueLoginToken', () => {
     expect(await outcomeOf(code, verifier)).toEqual(codeRefused);
   });
 
-  test('gives one token for two codes of a login', async () => {
+  test('issues only one token for two codes of a login', async () => {
     const { loginId, code, verifier } = await createCode();
     const secondProof = createProof();
     const { body } = await issueCode(loginId, secondProof.challenge);
@@ -174,7 +174,7 @@ describe('accounts.issueLoginToken', () => {
     );
   });
 
-  test('leaves no result to read by the login’s id', async () => {
+  test('spends the result of the login', async () => {
     const { loginId, code, verifier } = await createCode();
     expect((await exchange(code, verifier)).status).toBe(200);
     const { status, body } = await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
@@ -210,7 +210,7 @@ describe('accounts.issueLoginToken', () => {
   });
 });
 
-describe('accounts.listProviders with an address to return to', () => {
+describe('accounts.listProviders with a redirect_uri', () => {
   test('accepts only an address of the Bureau', async () => {
     const list = (address: string) =>
       world.call(

@@ -1,5 +1,5 @@
-// Limits on guessing the secrets of an e-mail address, by network: an unknown network must not
-// lock out the owner.
+// Limits on guessing passwords and codes for an e-mail address, by network: an unknown network must not lock
+// out the owner.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   createAttemptLimits,
@@ -21,19 +21,19 @@ const networks = (count: number, start: number) =>
 type Kind = 'passwords' | 'wrongCodes' | 'sentCodes';
 
 describe('attempts at one address', () => {
-  let place: { database: Database; close(): Promise<void> };
+  let world: { database: Database; close(): Promise<void> };
   let limits: AttemptLimits;
   beforeAll(async () => {
-    // One connection, since the clock offset is a connection's own.
-    place = await testDatabase({ limits: { maxConnections: 1, queueMs: 15_000 } });
-    limits = createAttemptLimits(attemptLimitsStore(place.database));
+    // Only one connection, because each connection has its own clock offset.
+    world = await testDatabase({ limits: { maxConnections: 1, queueMs: 15_000 } });
+    limits = createAttemptLimits(attemptLimitsStore(world.database));
   });
-  afterAll(() => place?.close());
+  afterAll(() => world?.close());
 
   const shiftClock = (interval: string) =>
-    place.database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
+    world.database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
   const attemptFrom = (email: string, remoteAddress: string) => ({ bureauId: 'shop', email, remoteAddress });
-  /** 0 for a counted attempt. */
+  /** Makes one attempt. Returns 0 when it was counted, or the seconds to wait when it was refused. */
   const secondsToWait = (kind: Kind, email: string, address: string): Promise<number> =>
     limits.count(kind, attemptFrom(email, address)).then(
       () => 0,
@@ -61,17 +61,21 @@ describe('attempts at one address', () => {
     ['passwords', 30],
     ['wrongCodes', 30],
     ['sentCodes', 60],
-  ] as const)('of the kind %s from many networks wait minutes at most', async (kind, firstSeconds) => {
-    const email = newAddress();
-    const strangers = networks(20, 10);
-    expect(await readWaits(kind, email, strangers)).toEqual(Array(20).fill(0));
-    const earlyWait = await secondsToWait(kind, email, network(900));
-    expect(earlyWait).toBeGreaterThan(firstSeconds - 15);
-    expect(earlyWait).toBeLessThanOrEqual(firstSeconds);
-    await shiftClock(`${firstSeconds} seconds`);
-    expect(await secondsToWait(kind, email, network(900))).toBe(0);
-    await shiftClock('0');
-  });
+  ] as const)(
+    'of the kind %s from many networks first wait %i seconds at most',
+    async (kind, firstSeconds) => {
+      const email = newAddress();
+      // All unknown networks together have 20 free attempts.
+      const strangers = networks(20, 10);
+      expect(await readWaits(kind, email, strangers)).toEqual(Array(20).fill(0));
+      const earlyWait = await secondsToWait(kind, email, network(900));
+      expect(earlyWait).toBeGreaterThan(firstSeconds - 15);
+      expect(earlyWait).toBeLessThanOrEqual(firstSeconds);
+      await shiftClock(`${firstSeconds} seconds`);
+      expect(await secondsToWait(kind, email, network(900))).toBe(0);
+      await shiftClock('0');
+    },
+  );
 
   test('wait at most 15 minutes for a code', async () => {
     const email = newAddress();
@@ -96,12 +100,12 @@ describe('attempts at one address', () => {
         if ((await secondsToWait('sentCodes', email, network(3))) === 0) sentCount += 1;
     }
     await shiftClock('0');
-    // Ten at once, then one after delays that double from a minute to an hour.
+    // Ten free e-mails, six after delays that double from 1 to 32 minutes, then one per hour: about 40.
     expect(sentCount).toBeGreaterThan(24);
     expect(sentCount).toBeLessThanOrEqual(45);
   });
 
-  test('from a known network are not delayed by unknown ones', async () => {
+  test('from a known network are not delayed by unknown networks', async () => {
     const email = newAddress();
     await limits.count('passwords', attemptFrom(email, network(5)));
     await limits.recordSuccess('passwords', attemptFrom(email, network(5)));
@@ -110,7 +114,7 @@ describe('attempts at one address', () => {
     expect(await readWaits('passwords', email, times(5, network(5)))).toEqual([0, 0, 0, 0, 0]);
   });
 
-  test('that the shared limit delays do not count for their network', async () => {
+  test('that the shared limit refuses do not count for their network', async () => {
     const email = newAddress();
     await readWaits('passwords', email, networks(20, 200));
     for (const seconds of await readWaits('passwords', email, times(8, network(7))))
@@ -121,6 +125,7 @@ describe('attempts at one address', () => {
   });
 
   test('are counted exactly when they are concurrent', async () => {
+    // 40 networks share 20 free attempts.
     const email = newAddress();
     const outcomes = await Promise.all(
       networks(40, 300).map((address) => secondsToWait('sentCodes', email, address)),

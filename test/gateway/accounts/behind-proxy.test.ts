@@ -11,7 +11,7 @@ import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
 
 const hasNginx = spawnSync('nginx', ['-v']).status === 0;
-if (!hasNginx) console.warn('SKIPPED: the tests behind a proxy need nginx, which is not here.');
+if (!hasNginx) console.warn('SKIPPED: the tests behind a proxy need nginx, which is not installed.');
 
 const startLogin = {
   method: 'POST',
@@ -107,7 +107,7 @@ describe.skipIf(!hasNginx)('the local login behind nginx', () => {
 
   test.each([
     ['forwards the outside Host', outsideHost],
-    ['names its client', 'proxy_set_header X-Forwarded-For $remote_addr;'],
+    ['sends X-Forwarded-For', 'proxy_set_header X-Forwarded-For $remote_addr;'],
   ])('does not exist for a proxy that %s', async (_name, configLines) => {
     const { world, proxy } = await start({}, configLines);
     expect((await fetch(`${proxy.url}/v1/accounts/login/start`, startLogin)).status).toBe(404);
@@ -115,7 +115,7 @@ describe.skipIf(!hasNginx)('the local login behind nginx', () => {
   });
 });
 
-test('a stored public address ends the local login without a restart', async () => {
+test('a stored public address turns the local login off without a restart', async () => {
   const world = await startGateway({ withAdmin: true });
   try {
     const loginStatus = async () => (await fetch(`${world.url}/v1/accounts/login/start`, startLogin)).status;

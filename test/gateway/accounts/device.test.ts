@@ -46,7 +46,7 @@ async function logInPerson(options: { bureauId?: string; subject?: string; ttlSe
 }
 
 describe('accounts.startDeviceLogin', () => {
-  test('answers the members of RFC 8628', async () => {
+  test('returns the members of RFC 8628', async () => {
     const answer = await post('start', { bureau_id: 'local', name: 'a program' });
     expect(answer.status).toBe(200);
     expect(answer.headers['cache-control']).toBe('no-store');
@@ -78,14 +78,14 @@ describe('accounts.startDeviceLogin', () => {
     expect(refusal(await post('start', { bureau_id: 'local', name: 'x', ...part }))).toEqual([status, code]);
   });
 
-  test('refuses a 21st login that waits for one network', async () => {
+  test('refuses a 21st pending login from one network', async () => {
     for (let count = 0; count < 20; count += 1) await start();
     const answer = await post('start', { bureau_id: 'local', name: 'x' });
     expect(refusal(answer)).toEqual([429, 'rate_limited']);
     expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0);
   });
 
-  test('names the setting that a server without an address lacks', async () => {
+  test('names the missing setting of a server without an address', async () => {
     const worldWithoutUrl = await startWorld({ baseUrl: null });
     const body = { bureau_id: 'local', name: 'x' };
     try {
@@ -109,17 +109,18 @@ describe('accounts.getDeviceLoginResult', () => {
     expect((await me(credential['user_token'])).body.token).toMatchObject({ name: 'a program' });
   });
 
-  test('asks a program that polls too often to slow down', async () => {
+  test('tells a program that polls too early to slow down', async () => {
     const login = await start();
     await poll(login);
     const earlyPoll = await poll(login);
     expect(refusal(earlyPoll)).toEqual([400, 'slow_down']);
+    // The interval of 5 seconds grows by 5 seconds, so a poll 6 seconds later is too early as well.
     expect(earlyPoll.body.error.message).toContain('10 seconds');
     await world.shiftClock('6 seconds');
     expect(refusal(await poll(login))).toEqual([400, 'slow_down']);
   });
 
-  test('gives one credential', async () => {
+  test('issues one credential', async () => {
     const login = await start();
     await decide(login, 'confirm', await logInPerson());
     const answers = await Promise.all([poll(login), poll(login), poll(login)]);
@@ -147,7 +148,7 @@ describe('accounts.getDeviceLoginResult', () => {
     ]);
   });
 
-  test('creates the key with the limits that the program asked for', async () => {
+  test('creates the key with the limits that the program requested', async () => {
     const login = await start({ key: { models: ['local/echo'], credit_cap: 70, ttl: 60 } });
     const owner = await logInPerson();
     await decide(login, 'confirm', owner);
@@ -184,7 +185,7 @@ describe('the credential of a device login', () => {
     expect((await me(credential['user_token'])).status).toBe(401);
   });
 
-  test('is refused when the confirming token ended before the poll', async () => {
+  test('is refused when the confirming token was revoked before the poll', async () => {
     const login = await start();
     const owner = await logInPerson();
     await decide(login, 'confirm', owner);
@@ -235,7 +236,7 @@ describe('accounts.getDeviceLogin', () => {
     expect(refusal(await find(login['user_code'], admin))).toEqual([403, 'forbidden_for_identity']);
   });
 
-  test('stops a user who tries ten wrong codes', async () => {
+  test('refuses a user’s guesses after ten wrong codes', async () => {
     const owner = await logInPerson({ subject: 'a guesser' });
     for (let count = 0; count < 10; count += 1)
       expect(refusal(await find('BBBB-BBBB', owner))).toEqual([404, 'login_not_found']);
@@ -264,7 +265,7 @@ describe('accounts.decideDeviceLogin', () => {
     ]);
   });
 
-  test('refuses any other decision', async () => {
+  test('refuses an unknown decision', async () => {
     const login = await start();
     expect(refusal(await decide(login, 'maybe', await logInPerson()))).toEqual([400, 'invalid_request']);
   });

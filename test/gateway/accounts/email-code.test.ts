@@ -36,7 +36,7 @@ const enter = (loginId: string, code: string) =>
 const wrongCodeFor = (code: string) => (code === '00000000' ? '11111111' : '00000000');
 
 describe('the login with an e-mail code', () => {
-  test('creates a user after the address and the code', async () => {
+  test('creates a user once the code is entered', async () => {
     const email = newAddress();
     const loginId = await start();
     const answer = await send(loginId, ` ${email.toUpperCase()} `);
@@ -56,7 +56,7 @@ describe('the login with an e-mail code', () => {
     expect((await result(loginId)).body.user).toMatchObject({ email });
   });
 
-  test('leads one address to one user', async () => {
+  test('leads to the same user at each login with an address', async () => {
     const email = newAddress();
     const ids = [];
     for (let login = 1; login <= 2; login += 1) {
@@ -68,7 +68,7 @@ describe('the login with an e-mail code', () => {
     expect(new Set(ids).size).toBe(1);
   });
 
-  test('accepts the right code after a wrong one', async () => {
+  test('accepts the right code after a wrong code', async () => {
     const email = newAddress();
     const loginId = await start();
     await send(loginId, email);
@@ -81,6 +81,7 @@ describe('the login with an e-mail code', () => {
   test('ends an attempt with its fifth input', async () => {
     const email = newAddress();
     const loginId = await start();
+    // The address is the first input, so the fourth wrong code is the fifth.
     await send(loginId, email);
     const { code } = await mailbox.letterTo(email);
     for (let attempt = 0; attempt < 4; attempt += 1)
@@ -89,7 +90,7 @@ describe('the login with an e-mail code', () => {
     expect((await result(loginId)).body).toMatchObject({ status: 'failed', error: 'too_many_tries' });
   });
 
-  test('takes five wrong codes an hour for an address over all attempts', async () => {
+  test('allows five wrong codes for an address over all attempts', async () => {
     const email = newAddress();
     const statuses: number[] = [];
     for (let attempt = 1; attempt <= 2; attempt += 1) {
@@ -102,7 +103,7 @@ describe('the login with an e-mail code', () => {
     expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429, 429]);
   });
 
-  test('gives one user and one token for twenty concurrent right codes', async () => {
+  test('creates one user and one token for twenty concurrent right codes', async () => {
     const email = newAddress();
     const loginId = await start();
     await send(loginId, email);
@@ -131,7 +132,7 @@ describe('the login with an e-mail code', () => {
     expect([refusal.status, refusal.body.error.param]).toEqual([400, 'input.email']);
   });
 
-  test('refuses an address where a code is due', async () => {
+  test('refuses an address when a code is expected', async () => {
     const loginId = await start();
     const email = newAddress();
     await send(loginId, email);
@@ -140,7 +141,7 @@ describe('the login with an e-mail code', () => {
   });
 });
 
-test('a reader who waits for the end of an attempt gets the token', async () => {
+test('a reader that waits for the lock of an unfinished attempt gets the token', async () => {
   const loginId = await start();
   const loginIdBytes = Buffer.from(loginId);
   const userId = 'usr_01jd6zv0c5e9fsr8m2w4x1k7qa';
@@ -153,13 +154,13 @@ test('a reader who waits for the end of an attempt gets the token', async () => 
     await tx`
       update gateway.accounts_login_attempts set state = 'done', user_id = ${userId}
       where digest = sha256(${loginIdBytes})`;
-    // An object, since the transaction would await a promise that needs its end.
+    // In an object: the transaction would await a bare promise, which resolves only after the transaction.
     return { resultPromise: reading };
   });
   expect((await resultPromise).body).toMatchObject({ status: 'done', user: { user_id: userId } });
 });
 
-test('names an unknown member', async () => {
+test('accounts.continueLogin names an unknown member', async () => {
   const unknownMember = await post('login/continue', {
     login_id: await start(),
     input: {},
@@ -168,7 +169,7 @@ test('names an unknown member', async () => {
   expect([unknownMember.status, unknownMember.body.error.param]).toEqual([400, 'user_id']);
 });
 
-test('ignores redirect_to, since no browser leaves the login', async () => {
+test('a login without a redirect ignores redirect_to', async () => {
   const login = await post('login/start', {
     provider: 'email_code',
     bureau_id: 'local',

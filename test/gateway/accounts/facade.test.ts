@@ -6,8 +6,8 @@ import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
 import { startMailbox, type Mailbox } from './mailbox.ts';
 
-// On PostgreSQL the address is unknown before the server listens, so the tests configure it as an
-// operator would.
+// With PostgreSQL, the server does not take its public address from the listener, so the tests set it as an
+// operator would. Nothing listens at this port.
 const publicUrl = 'http://127.0.0.1:43999';
 // The Server entrypoint of the Bureau, to which a login may return.
 const entrypoint = 'http://127.0.0.1:43127';
@@ -37,7 +37,7 @@ afterAll(async () => {
   await mailbox?.close();
 });
 
-/** Requests the callback like a browser, at the real port of the server. */
+/** Requests the callback as a browser would, but at the real port of the server. */
 const visit = (url: URL) => fetch(world.url + url.pathname + url.search, { redirect: 'manual' });
 
 async function decide(page: string, decision: 'confirm' | 'cancel'): Promise<void> {
@@ -105,7 +105,7 @@ describe('client.login', () => {
       provider: 'oidc',
       pollMs: 60_000,
       signal: stop.signal,
-      // After 50 ms the client waits for its next poll.
+      // After 50 ms, the client is waiting for its next poll.
       open: () => setTimeout(() => stop.abort(new Error('enough')), 50),
     });
     await expect(login).rejects.toThrow('enough');

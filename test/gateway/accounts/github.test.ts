@@ -1,5 +1,4 @@
-// The login through GitHub (OAuth without OpenID), against a double that follows GitHub's
-// documentation.
+// The login through GitHub (OAuth without OpenID), against a fake GitHub that follows GitHub's documentation.
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -10,7 +9,7 @@ import { listen } from '../../support/local-server.ts';
 interface GithubDouble {
   user: Record<string, unknown>;
   emails: unknown;
-  /** An error for the token endpoint to answer, with status 200 as GitHub does. */
+  /** An error that the token endpoint answers, with status 200 as GitHub does. */
   refusal: object | undefined;
   /** The form of the last token exchange. */
   tokenForm: Record<string, string>;
@@ -134,7 +133,7 @@ describe('the login with GitHub', () => {
     });
   });
 
-  test('identifies a person by number, not by login name', async () => {
+  test('identifies a person by id, not by login name', async () => {
     const firstUserId = (await logIn()).body.user.user_id;
     github.user = { ...github.user, login: 'countess', name: null };
     const renamedUser = (await logIn()).body.user;
@@ -159,9 +158,9 @@ describe('the login with GitHub', () => {
 
   test.each([
     ['a refused code', () => (github.refusal = { error: 'bad_verification_code' })],
-    ['a user without a number', () => (github.user = { login: 'ada' })],
-    ['a number that is a text', () => (github.user = { id: '1815', login: 'ada' })],
-  ])('creates no user from %s', async (_name, changeAnswer) => {
+    ['a user without an id', () => (github.user = { login: 'ada' })],
+    ['an id that is a string', () => (github.user = { id: '1815', login: 'ada' })],
+  ])('creates no user after %s', async (_name, changeAnswer) => {
     const countUsers = async () => (await world.database.sql`select 1 from gateway.accounts_users`).length;
     const countBefore = await countUsers();
     changeAnswer();
@@ -170,7 +169,7 @@ describe('the login with GitHub', () => {
     expect(await countUsers()).toBe(countBefore);
   });
 
-  test('keeps neither the access token nor the client secret', async () => {
+  test('stores and logs neither the access token nor the client secret', async () => {
     await logIn();
     const storedText = (await world.dump()) + world.logLines.join('');
     expect(findSecrets(storedText, [accessToken, clientSecret])).toEqual([]);

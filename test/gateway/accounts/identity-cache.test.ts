@@ -1,4 +1,4 @@
-// When a cached token may be used again and when it must be read anew.
+// When a cached identity may be used again, and when the token must be read again.
 import { beforeEach, describe, expect, test } from 'vitest';
 import {
   createIdentityCache,
@@ -39,7 +39,7 @@ describe('the identity of a token', () => {
     expect(reads).toBe(2);
   });
 
-  test('is read each time while change notices are missing', async () => {
+  test('is read each time while the change counter is unknown', async () => {
     await get();
     generation = null;
     await get();
@@ -47,7 +47,7 @@ describe('the identity of a token', () => {
     expect(reads).toBe(3);
   });
 
-  test('is not cached when it changed during the read', async () => {
+  test('is read again after a change during the read', async () => {
     await cache.get('a', async () => {
       generation = 2;
       return record();

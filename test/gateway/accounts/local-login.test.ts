@@ -32,17 +32,17 @@ describe('the local login', () => {
       { remoteAddress: '::ffff:192.168.1.7', host: 'localhost' },
     ],
     ['from an address that only looks close', { remoteAddress: '128.0.0.1' }],
-    ['under a foreign Host', { host: 'townhall.example' }],
+    ['under the Host of another machine', { host: 'townhall.example' }],
     ['without a Host', { host: '' }],
     ['from a web page of another port', { origin: 'http://127.0.0.1:5173' }],
     ['from a web page of another name of this machine', { origin: 'http://localhost:43127' }],
     ['from a web page with https', { origin: 'https://127.0.0.1:43127' }],
-    ['from a page without an origin of its own', { origin: 'null' }],
+    ['from a page with an opaque origin', { origin: 'null' }],
     [
       'from a page whose name resolves to this machine',
       { host: 'evil.example', origin: 'http://evil.example' },
     ],
-    ['through a proxy that says so', { isForwarded: true }],
+    ['through a proxy that adds its headers', { isForwarded: true }],
     ['into another Bureau', { bureauId: 'shop' }],
   ])('does not exist %s', (_name, part) => {
     expect(localLogin.available({ ...localCaller, ...part })).toBe(false);
@@ -136,7 +136,7 @@ describe('a forwarded request', () => {
     expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
   });
 
-  test('is not recognized by ordinary headers of local programs', async () => {
+  test('is not assumed from ordinary headers of local programs', async () => {
     const headers = {
       'user-agent': 'curl/8',
       accept: '*/*',

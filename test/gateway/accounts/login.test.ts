@@ -1,4 +1,4 @@
-// The local login from its start to its token, and how long its result can be read.
+// The local login from its start to its token, and the time for which its result can be read.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { findSecrets } from '../stored-text.ts';
 import { startWorld, type World } from './world.ts';
@@ -36,7 +36,7 @@ describe('accounts.listProviders', () => {
     });
   });
 
-  test('lists nothing to a caller under a foreign Host', async () => {
+  test('lists nothing to a caller with the Host of another machine', async () => {
     const { body } = await world.call('GET', '/v1/accounts/providers?bureau_id=local', {
       headers: { host: 'rebound.example' },
     });
@@ -79,8 +79,8 @@ describe('accounts.startLogin', () => {
   });
 
   test.each([
-    ['a foreign Host', { host: 'rebound.example' }],
-    ['a Host that only begins like this machine', { host: 'localhost.example' }],
+    ['the Host of another machine', { host: 'rebound.example' }],
+    ['a Host that only begins with the name of this machine', { host: 'localhost.example' }],
     ['an Origin', { origin: 'https://evil.example' }],
     ['the Origin of this machine', { origin: 'http://localhost:3000' }],
     ['the Origin null', { origin: 'null' }],
@@ -144,7 +144,7 @@ describe('accounts.startLogin', () => {
 });
 
 describe('accounts.getLoginResult', () => {
-  test('gives a token of thirty days that works', async () => {
+  test('issues a working token for thirty days', async () => {
     const loginId = await startLogin();
     const { status, headers, body } = await readResult(loginId);
     expect(status).toBe(200);
@@ -169,7 +169,7 @@ describe('accounts.getLoginResult', () => {
     expect(secondResult.body).toEqual(firstResult.body);
   });
 
-  test('gives one token to many readers at once', async () => {
+  test('issues one token to concurrent readers', async () => {
     const loginId = await startLogin();
     const answers = await Promise.all(Array.from({ length: 5 }, () => readResult(loginId)));
     expect(new Set(answers.map(({ body }) => body.user_token)).size).toBe(1);
@@ -220,7 +220,7 @@ describe('accounts.getLoginResult', () => {
     }
   });
 
-  test('forgets attempts a day after their end', async () => {
+  test('deletes attempts a day after they expire', async () => {
     const loginId = await startLogin();
     await world.shiftClock('1 day 11 minutes');
     await startLogin();

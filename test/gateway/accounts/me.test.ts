@@ -76,7 +76,7 @@ describe('accounts.getMe', () => {
     ['a token that was never issued', () => createToken('usr')],
     ['a session that was never opened', () => createToken('adm')],
     ['an agent’s token', () => createToken('agt')],
-    ['a token with a typing error', async () => flipLast((await issue()).userToken)],
+    ['a token with a typo', async () => replaceLastCharacter((await issue()).userToken)],
     [
       'a token of another kind with the same characters',
       async () => (await issue()).userToken.replace('th_usr_', 'th_adm_'),
@@ -95,7 +95,7 @@ describe('accounts.getMe', () => {
     expect((await me(userToken)).status).toBe(401);
   });
 
-  test('refuses an expired token by the clock of the database', async () => {
+  test('decides by the clock of the database whether a token has expired', async () => {
     const { userToken } = await issue(60);
     await world.shiftClock('40 seconds');
     expect((await me(userToken)).status).toBe(200);
@@ -131,7 +131,7 @@ describe('accounts.getMe', () => {
     }
   });
 
-  test('records the last use of a token once a minute', async () => {
+  test('records the last use of a token at most once a minute', async () => {
     const { userToken, tokenId } = await issue();
     const lastUse = async () => {
       const [row] = await world.database.sql<{ at: Date | null }[]>`
@@ -156,7 +156,7 @@ describe('identify', () => {
     const statements: string[] = [];
     const store = new Proxy({}, { get: (_target, name) => () => statements.push(String(name)) });
     const failIfCalled = () => {
-      throw new Error('A malformed token needs nothing else.');
+      throw new Error('A malformed token must be refused without this call.');
     };
     const service = accounts({
       stores: { accounts: store, loginAttempts: store, oneTimeTokens: store, attemptLimits: store } as never,
@@ -179,7 +179,7 @@ describe('identify', () => {
   });
 });
 
-/** Another character of the alphabet at the end, so that only the checksum is wrong. */
-function flipLast(token: string): string {
+/** Replaces the last character with another of the alphabet, so that only the checksum is wrong. */
+function replaceLastCharacter(token: string): string {
   return token.slice(0, -1) + (token.endsWith('0') ? '1' : '0');
 }

@@ -1,5 +1,5 @@
-// The login through an OpenID provider from the first call to the token: with a real provider, and
-// with forged callbacks and ID tokens.
+// The login through an OpenID provider from the first call to the token: with a complete provider in this
+// process, and with forged callbacks and ID tokens.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startOidc, type Oidc } from '../../support/oidc.ts';
 import { findSecrets } from '../stored-text.ts';
@@ -33,7 +33,7 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** Asks for a login, which the gateway may refuse. */
+/** Requests a login, which the gateway may refuse. */
 const requestLogin = (members: Record<string, string> = {}, headers: Record<string, string> = {}) =>
   world.call('POST', '/v1/accounts/login/start', {
     body: { provider: 'oidc', bureau_id: 'local', ...members },
@@ -76,7 +76,7 @@ async function whilePaused(check: () => Promise<void>): Promise<void> {
 }
 
 describe('a redirect login without redirect_to', () => {
-  test('gives the token only after the person confirms the code', async () => {
+  test('issues the token only after the person confirms the code', async () => {
     oidc.account = { sub: 'ada', email: 'ada@example.com', email_verified: true, name: 'Ada <Lovelace>' };
     const { loginId, url, userCode } = await start();
     expect(userCode).toMatch(/^[B-Z]{4}-[B-Z]{4}$/);
@@ -96,7 +96,7 @@ describe('a redirect login without redirect_to', () => {
     expect((await world.call('GET', '/v1/accounts/me', { token: body.user_token })).status).toBe(200);
   });
 
-  test('gives nothing when the person declines', async () => {
+  test('issues no token when the person declines', async () => {
     const { loginId, url } = await start();
     const page = await comeBack(await oidc.browse(url));
     const confirmation = confirmationIn(page.text);
@@ -146,7 +146,7 @@ describe('a redirect login without redirect_to', () => {
 });
 
 describe('a redirect login with redirect_to', () => {
-  test('gives the token for the login code and its verifier', async () => {
+  test('issues the token for the login code and its verifier', async () => {
     const { verifier, challenge } = createProof();
     const { loginId, url, userCode } = await start({ redirect_to: redirectTo, code_challenge: challenge });
     expect(userCode).toBeUndefined();
@@ -156,7 +156,7 @@ describe('a redirect login with redirect_to', () => {
     expect(location).toMatch(/^https:\/\/shop\.example\/login\?from=menu#login_code=lgc_[0-9A-Za-z]{43}$/);
     const code = location.slice(location.indexOf('=lgc_') + 1);
 
-    // The login id alone is not enough, nor is the code or its verifier alone.
+    // Not enough: the login ID alone, the code with another verifier, the verifier with another code.
     const resultWithoutProof = await result(loginId);
     expect([resultWithoutProof.status, resultWithoutProof.body.error.param]).toEqual([400, 'login_code']);
     for (const members of [
@@ -190,17 +190,17 @@ describe('a redirect login with redirect_to', () => {
   });
 
   test.each([
-    ['an origin that the Bureau has not named', 'https://evil.example/login'],
-    ['a name that only begins like the Bureau’s', 'https://shop.example.evil.example/'],
-    ['credentials that look like the Bureau’s name', 'https://shop.example@evil.example/'],
+    ['an origin that the Bureau does not list', 'https://evil.example/login'],
+    ['a host that only begins with the Bureau’s', 'https://shop.example.evil.example/'],
+    ['credentials that look like the Bureau’s host', 'https://shop.example@evil.example/'],
     ['credentials', 'https://user:password@shop.example/'],
     ['a backslash', 'https://evil.example\\@shop.example/'],
     ['another port', 'https://shop.example:8443/'],
-    ['a plain connection', 'http://shop.example/'],
+    ['plain http', 'http://shop.example/'],
     ['no host', 'javascript:alert(1)//https://shop.example'],
     ['a relative address', '//shop.example/login'],
     ['a fragment', 'https://shop.example/#x'],
-    ['a scheme of its own', 'shop.example://login'],
+    ['a custom scheme', 'shop.example://login'],
   ])('refuses a redirect_to with %s', async (_name, address) => {
     const members = { redirect_to: address, code_challenge: createProof().challenge };
     const { status, body } = await requestLogin(members);
@@ -235,8 +235,8 @@ describe('the callback', () => {
     ['no state', '?code=abc'],
     ['an empty state', '?state=&code=abc'],
     ['a well-formed state that was never issued', `?state=lgs_${'0'.repeat(43)}&code=abc`],
-    ['a state of another form', '?state=abc&code=abc'],
-    ['a login_id for a state', `?state=lgn_${'0'.repeat(43)}&code=abc`],
+    ['a malformed state', '?state=abc&code=abc'],
+    ['a login_id instead of a state', `?state=lgn_${'0'.repeat(43)}&code=abc`],
     ['nothing at all', ''],
   ])('answers 400 in plain words to %s', async (_name, query) => {
     const { status, text } = await getPage(`/v1/accounts/oauth/callback${query}`);
@@ -344,7 +344,7 @@ describe('an ID token', () => {
       'a number as subject',
       ({ header, claims, sign }) => sign(header, { ...claims, sub: 7, email: 'eve@shop.example' }),
     ],
-    ['an end in the past', ({ header, claims, sign }) => sign(header, { ...claims, exp: 1_700_000_000 })],
+    ['an expiry in the past', ({ header, claims, sign }) => sign(header, { ...claims, exp: 1_700_000_000 })],
     ['the algorithm none', ({ claims }) => `${encode({ alg: 'none' })}.${encode(claims)}.`],
     [
       'a signature by another key',
@@ -386,7 +386,7 @@ describe('an attempt that waits for its callback', () => {
     expect((await result(loginId)).body.status).toBe('expired');
   });
 
-  test('gives one token to twenty concurrent callbacks', async () => {
+  test('issues one token for twenty concurrent callbacks', async () => {
     oidc.account = { sub: 'grace' };
     const countsBefore = await counts();
     const { verifier, challenge } = createProof();
@@ -447,7 +447,7 @@ describe('the identity of an OpenID login', () => {
     expect((await logIn()).email).toBeNull();
   });
 
-  test('of a blocked user ends at the page', async () => {
+  test('of a blocked user is refused on the confirmation page', async () => {
     oidc.account = { sub: 'mallory' };
     const { user_id: userId } = await logIn();
     await world.database.sql`update gateway.accounts_users set state = 'blocked' where user_id = ${userId}`;
@@ -503,14 +503,14 @@ describe('the provider', () => {
     test.each<[string, World['env']]>([
       ['without its secret', { OIDC_CLIENT_SECRET: undefined }],
       ['with an http issuer', { OIDC_ISSUER: 'http://login.example' }],
-      ['with an issuer that is no URL', { OIDC_ISSUER: 'login.example' }],
+      ['with an issuer that is not a URL', { OIDC_ISSUER: 'login.example' }],
     ])('does not exist %s', async (_name, change) => {
       Object.assign(world.env, change);
       const { status, body } = await requestLogin();
       expect([status, body.error.code]).toEqual([404, 'provider_not_found']);
     });
 
-    test('gives 504 when its configuration does not come, and 200 later', async () => {
+    test('answers 504 while its discovery document does not arrive, and 200 later', async () => {
       const otherProvider = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
       try {
         const { issuer, clientSecret } = otherProvider;
@@ -525,7 +525,7 @@ describe('the provider', () => {
       }
     });
 
-    test('gives 502 when it refuses the connection', async () => {
+    test('answers 502 when it refuses the connection', async () => {
       Object.assign(world.env, { OIDC_ISSUER: 'http://127.0.0.1:1' });
       const { status, body } = await requestLogin();
       expect([status, body.error.code]).toEqual([502, 'upstream_failed']);

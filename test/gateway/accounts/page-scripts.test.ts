@@ -1,5 +1,5 @@
-// The scripts of the login page and of the page for device logins. The server puts them together from
-// texts, which no compiler sees, so this has the compiler look for names that no part declares.
+// The scripts of the login page and of the page for device logins. The server assembles them from strings,
+// which the project's type check does not see, so this test lets the compiler find undeclared names.
 import ts from 'typescript';
 import { describe, expect, test } from 'vitest';
 import { loginPages } from '../../../src/gateway/login-page/index.ts';
@@ -38,6 +38,7 @@ describe('the scripts of the pages', () => {
   test.each(Object.entries(scripts))('declare each name that %s uses', (_path, script) => {
     expect(script).toContain('async function call(');
     expect(findMissingNames(script)).toEqual([]);
+    // Proves that the check works.
     expect(findMissingNames(`${script}\nmissing();`)).toEqual(["Cannot find name 'missing'."]);
   });
 });

@@ -1,5 +1,5 @@
-// E-mail accounts from registration to password change, with a real mail server. No answer may tell
-// a caller without access to the mailbox whether an address has an account (user enumeration).
+// E-mail accounts from registration to password change, with a real mail server. No answer may reveal to a
+// caller without access to the mailbox whether an address has an account (user enumeration).
 import { hash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { waitForBlockedStatement } from '../../support/locks.ts';
@@ -26,11 +26,11 @@ const post = (path: string, body: object, token?: string) =>
 const register = (email: string, secret = password, extraMembers: object = {}) =>
   post('register', { bureau_id: 'local', email, password: secret, ...extraMembers });
 const requestReset = (email: string) => post('password/forgot', { bureau_id: 'local', email });
-/** Asks for a code with which the password can be replaced. */
+/** Requests a code with which the password can be replaced. */
 async function createReset(email: string): Promise<{ verification_id: string; code: string }> {
   const { status, body } = await requestReset(email);
   expect(status).toBe(202);
-  // The first letter was that of the registration.
+  // The first e-mail was for the registration.
   const { code } = await mailbox.letterTo(email, 2);
   return { verification_id: body.verification_id, code };
 }
@@ -114,7 +114,7 @@ describe('accounts.register and accounts.verifyEmail', () => {
 
   test.each([
     ['too short', 'abcdefghijk'],
-    ['among the first that are tried', 'password1234'],
+    ['common', 'password1234'],
     ['the address itself', 'person@example.com'],
   ])('refuse a password that is %s', async (_name, secret) => {
     const { status, body } = await register('person@example.com', secret);
@@ -210,8 +210,8 @@ describe('the login with a password', () => {
     expect(unknownError).toEqual(error);
   });
 
-  test('takes five inputs an attempt', async () => {
-    // Five different addresses, so that the limit of one address does not end the attempt.
+  test('allows five inputs per attempt', async () => {
+    // Each guess is at another address, so that the limit of one address does not apply first.
     const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
     const guess = () =>
       post('login/continue', {
@@ -232,13 +232,14 @@ describe('the login with a password', () => {
     const statuses = attempts.map(({ next }) => next.status).toSorted((a, b) => a - b);
     expect(statuses).toEqual([...Array(5).fill(401), ...Array(9).fill(429)]);
     const lateAnswer = (await tryLogin(email, newPassword)).next;
+    // The limit of one network is five an hour, 3,600 seconds.
     expect(Number(lateAnswer.headers['retry-after'])).toBeGreaterThan(3_000);
   });
 
   test('has a separate limit for a known network', async () => {
     const email = await registerAccount();
     await logIn(email);
-    // Strangers have used up the shared limit.
+    // Unknown networks have used up the shared limit.
     const sharedLimitKey = hash('sha256', JSON.stringify(['pace', 'passwords', 'local', email]), 'buffer');
     await world.database.sql`
       insert into gateway.accounts_throttles (key, used, opened_at, ends_at)
@@ -278,8 +279,8 @@ describe('the login with a password', () => {
   });
 });
 
-describe('a forgotten password', () => {
-  test('refuses a login with the former password that ends after the reset', async () => {
+describe('a password reset', () => {
+  test('refuses a login with the old password that finishes after the reset', async () => {
     const email = await registerAccount();
     const { pendingLogin } = await world.database.tx(async (tx) => {
       await tx`select 1 from gateway.accounts_users where email = ${email} for update`;
@@ -289,14 +290,14 @@ describe('a forgotten password', () => {
       await tx`
         update gateway.accounts_passwords set password_digest = 'replaced'
         where user_id = (select user_id from gateway.accounts_users where email = ${email})`;
-      // An object, since the transaction would await a promise that needs its end.
+      // In an object: the transaction would await a bare promise, which resolves only after the transaction.
       return { pendingLogin: login };
     });
     const { next } = await pendingLogin;
     expect([next.status, next.body.error?.code]).toEqual([401, 'invalid_credentials']);
   });
 
-  test('revokes earlier tokens when the code replaces it', async () => {
+  test('replaces the password and revokes earlier tokens', async () => {
     const email = await registerAccount();
     const token = await logIn(email);
     const reset = await resetPassword(email);
@@ -311,7 +312,7 @@ describe('a forgotten password', () => {
     });
   });
 
-  test('works at once after too many wrong passwords', async () => {
+  test('lifts the limit on wrong passwords', async () => {
     const email = await registerAccount();
     for (let count = 0; count < 5; count += 1) await tryLogin(email, 'a wrong password');
     expect((await tryLogin(email)).next.status).toBe(429);
@@ -319,12 +320,12 @@ describe('a forgotten password', () => {
     expect((await tryLogin(email, newPassword)).next.status).toBe(200);
   });
 
-  test('ends the API keys and issued tokens of its user', async () => {
+  test('revokes the API keys and issued tokens of its user', async () => {
     const email = await registerAccount();
     const token = await logIn(email);
     const { user_id: userId } = (await me(token)).body.user;
     const key = (await post('keys/create', { name: 'ci' }, token)).body.user_token;
-    // A key without a creator, as administrators' tokens and keys of an earlier release are.
+    // A token without a creator, such as a token from an administrator or a key of an earlier release.
     const orphanKey = (await post('keys/create', { name: 'orphan' }, token)).body.user_token;
     await world.database.sql`
       update gateway.accounts_tokens set maker_id = null, kind = 'issued'
@@ -342,7 +343,7 @@ describe('a forgotten password', () => {
     expect((await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`)).status).toBe(404);
   });
 
-  test('answers the same for an unknown address without an e-mail', async () => {
+  test('answers the same for an unknown address and sends no e-mail', async () => {
     const [existingAnswer, unknownAnswer] = [
       await requestReset(await registerAccount()),
       await requestReset('nobody@example.com'),
@@ -354,6 +355,7 @@ describe('a forgotten password', () => {
     ]).toEqual([unknownAnswer.status, Object.keys(unknownAnswer.body), Object.keys(unknownAnswer.headers)]);
     const reset = await post('password/reset', {
       verification_id: unknownAnswer.body.verification_id,
+      // The server compares the input with this placeholder when no code was sent.
       code: 'nocodefits',
       password: newPassword,
     });
@@ -361,7 +363,7 @@ describe('a forgotten password', () => {
     expect(mailbox.letters.some(({ to }) => to === 'nobody@example.com')).toBe(false);
   });
 
-  test('sends ten codes a day from one network to one address', async () => {
+  test('sends ten codes to one address before it delays a network', async () => {
     const email = newAddress();
     const answers = await Promise.all(Array.from({ length: 13 }, () => requestReset(email)));
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
@@ -371,7 +373,7 @@ describe('a forgotten password', () => {
     expect((await register(email)).status).toBe(429);
   });
 
-  test('keeps the code when a password is unacceptable', async () => {
+  test('does not spend the code on an unacceptable password', async () => {
     const email = await registerAccount();
     const reset = await createReset(email);
     const refusal = await post('password/reset', { ...reset, password: 'short' });
@@ -449,7 +451,7 @@ test('the database and the log contain no password, code or verification id', as
   const dumpBefore = await world.dump();
   await post('verify', { verification_id: body.verification_id, code });
   const token = await logIn(email);
-  const wrongPassword = 'CANARY a wrong one that was typed';
+  const wrongPassword = 'CANARY a wrong password';
   await tryLogin(email, wrongPassword);
   const storedText = dumpBefore + (await world.dump()) + world.logLines.join('');
   expect(

@@ -1,4 +1,4 @@
-// Where a login may send the browser at its end.
+// Where a finished login may send the browser.
 import { describe, expect, test } from 'vitest';
 import { redirectBinding } from '../../../src/gateway/accounts/login/redirect-target.ts';
 

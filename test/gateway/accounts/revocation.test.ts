@@ -1,5 +1,5 @@
-// A revocation applies at once on its own replica and within a second on every other, although each
-// replica caches the identity of tokens.
+// A revocation applies at once on its own replica and within a second on all other replicas, although each
+// replica caches the identities of tokens.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startReplicas, type GatewayWorld } from '../../support/gateway.ts';
 import { makeUser, revoke } from '../bureaus/people.ts';
@@ -80,7 +80,7 @@ const statusAt = (world: GatewayWorld, token: string): Promise<number> =>
       (error: unknown) => (error as { status: number }).status,
     );
 
-/** Whether the gateway answers from its cache; shortly after its own change it does not. */
+/** Whether the gateway answers from its cache, which it does not do shortly after a change of its own. */
 async function answersFromCache(world: GatewayWorld): Promise<boolean> {
   const { userToken, tokenId } = await makeUser(firstReplica.sql, 'local');
   await statusAt(world, userToken);
@@ -205,7 +205,7 @@ describe('a token that both replicas have cached', () => {
     await firstReplica.admin.bureaus.activateBureau({ bureau_id: holder.bureauId });
     await until(
       async () => (await statusAt(otherReplica, holder.userToken)) === 200,
-      'the token is good again',
+      'the token is accepted again',
     );
     expect(await statusAt(firstReplica, holder.userToken)).toBe(200);
   });

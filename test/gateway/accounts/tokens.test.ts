@@ -1,5 +1,5 @@
-// Tokens of other origins than a login: those that administrators and products' backends issue, and
-// the API keys of users.
+// Tokens that do not come from a login: tokens that administrators and products' backends issue, and the API
+// keys of users.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { localPerson } from '../../../src/gateway/accounts/index.ts';
 import { findSecrets } from '../stored-text.ts';
@@ -33,7 +33,7 @@ let customerCount = 0;
 const customer = () => `customer-${(customerCount += 1)}`;
 
 describe('accounts.issueToken', () => {
-  test('gives a token of seven days', async () => {
+  test('issues a token for seven days', async () => {
     const { status, headers, body } = await issue({ bureau_id: 'shop', external_id: customer() });
     expect(status).toBe(201);
     expect(headers['cache-control']).toBe('no-store');
@@ -76,7 +76,7 @@ describe('accounts.issueToken', () => {
     expect(secondToken.user_id).toBe(firstToken.user_id);
   });
 
-  test('gives the requested lifetime', async () => {
+  test('issues a token with the requested lifetime', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer(), ttl: 60 });
     expect((await me(body.user_token)).status).toBe(200);
     await world.shiftClock('61 seconds');
@@ -128,7 +128,7 @@ describe('accounts.issueToken', () => {
     expect(answer.body.error.code).toBe('user_not_found');
   });
 
-  test('is for administrators', async () => {
+  test('refuses users and guests', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() });
     const request = { bureau_id: 'shop', external_id: 'x' };
     expect((await issue(request, body.user_token)).status).toBe(403);
@@ -136,7 +136,7 @@ describe('accounts.issueToken', () => {
     expect(guestAnswer.status).toBe(401);
   });
 
-  test('is recorded without the token', async () => {
+  test('writes an audit entry without the token', async () => {
     const { body } = await issue({ bureau_id: 'shop', external_id: customer() }, machine);
     const entry = world.auditEntries.at(-1);
     expect(entry).toMatchObject({
@@ -160,7 +160,7 @@ describe('accounts.issueToken with a machine credential', () => {
     expect((await world.call('GET', '/v1/accounts/users', { token: machine })).status).toBe(403);
   });
 
-  test('gives a token that ends with the credential', async () => {
+  test('issues a token that expires with the credential', async () => {
     const shortMachine = await world.admin.machines.create({
       scopes: ['tokens.issue'],
       bureauId: 'shop',
@@ -345,7 +345,7 @@ describe('API keys', () => {
     }
   });
 
-  test('live as long as requested when their creator does', async () => {
+  test('live as long as requested when their creator lives longer', async () => {
     const token = (await issue({ bureau_id: 'shop', external_id: customer(), ttl: 31_536_000 })).body;
     const { body } = await keys('create', token.user_token, { name: 'long', ttl: 30_000_000 });
     expect(Date.parse(body.expires_at) - Date.now()).toBeGreaterThan(29_000_000_000);
@@ -377,7 +377,7 @@ describe('API keys', () => {
     }
   });
 
-  test('see themselves and no other key', async () => {
+  test('list only themselves', async () => {
     const token = await user();
     const [firstToken] = [
       (await keys('create', token, { name: 'one' })).body,
@@ -434,7 +434,7 @@ describe('the identity of a call', () => {
     otherUser: (await issue({ bureau_id: 'other', external_id: customer() })).body,
   });
 
-  test('comes from no other header', async () => {
+  test('comes from no header but Authorization', async () => {
     const { ownUser, otherUser } = await issuePair();
     const headers = {
       'x-user-id': otherUser.user_id,

@@ -120,13 +120,12 @@ const administrator = { admin_id: 'admin', password: 'a rather long secret' };
 const operationPrefixes = ['accounts.', 'admin.', 'directory.'];
 
 export async function startWorld(options: WorldOptions = {}): Promise<World> {
-  // Embedded, all statements share one session; on a busy machine they wait longer for it.
+  // On the embedded engine, all statements share one session; on a busy machine they wait longer for it.
   const limits = {
     queueMs: 15_000,
     ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }),
   };
-  const place = await testDatabase({ limits });
-  const { database } = place;
+  const { database, close: closeDatabase } = await testDatabase({ limits });
   const logLines: string[] = [];
   const log = createLog({ level: 'debug', redactor: createRedactor(), write: (line) => logLines.push(line) });
   const env: Record<string, string | undefined> = { ...options.env };
@@ -168,7 +167,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
     },
     async shiftClock(interval) {
       if (options.maxConnections !== 1)
-        throw new Error('The clock is a connection’s own; this world has several.');
+        throw new Error('Each connection has its own clock offset; start this world with maxConnections: 1.');
       await database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
     },
     dump: () => dumpTables(database.sql, ['gateway']),
@@ -177,7 +176,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
       await services.accounts.close?.();
       mailer.close();
       await services.admin.close?.();
-      await place.close();
+      await closeDatabase();
     },
   };
 }
@@ -256,7 +255,7 @@ function createServices(options: WorldOptions, { database, log, env, mailer, lis
   };
 }
 
-// node:http, since fetch sends no Host or Origin of a test's choice.
+// Uses node:http, because fetch does not let a test choose Host and Origin.
 async function sendRequest(
   port: number,
   method: string,
@@ -297,8 +296,8 @@ function identityContract(): object {
   const bundle = JSON.parse(readFileSync(file, 'utf8')) as {
     paths: Record<string, Record<string, { operationId?: string }>>;
   };
-  const ownPaths = Object.entries(bundle.paths).filter(([, item]) =>
-    Object.values(item).some(({ operationId = '' }) =>
+  const ownPaths = Object.entries(bundle.paths).filter(([, pathItem]) =>
+    Object.values(pathItem).some(({ operationId = '' }) =>
       operationPrefixes.some((prefix) => operationId.startsWith(prefix)),
     ),
   );
