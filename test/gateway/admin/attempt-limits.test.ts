@@ -10,8 +10,8 @@ import { createConcurrencyLimit } from '../../../src/kernel/secrets/concurrency-
 import { startWorld, type Answer, type Json, type World, type WorldOptions } from '../accounts/world.ts';
 
 const password = 'a rather long secret';
-// A password check is slow by design, and slower on a busy machine, so the delays here are longer
-// than the machine can take.
+// A password check is slow by design, and slower on a busy machine. The delays here are so long that they do
+// not end during a test.
 vi.setConfig({ testTimeout: 120_000 });
 const slowDelay = { firstDelaySeconds: 600 };
 
@@ -106,12 +106,12 @@ describe('admin.login', () => {
     expect(Number(answers[4]?.headers['retry-after'])).toBeGreaterThan(5_000);
   });
 
-  test('does not count a login against its network', async () => {
+  test('does not count a successful login against its network', async () => {
     const gateway = await begin({ admin: { attemptLimits: { addressTries: 3, unknownNetworkTries: 3 } } });
     for (let count = 0; count < 6; count += 1) expect((await login(gateway, password)).status).toBe(200);
   });
 
-  test('does not let unknown networks lock out a known one', async () => {
+  test('does not let unknown networks lock out a known network', async () => {
     const gateway = await begin({ maxConnections: 1 });
     expect((await login(gateway, password)).status).toBe(200);
     const store = adminStore(gateway.database);
@@ -137,7 +137,7 @@ describe('admin.login', () => {
       admin: { attemptLimits: { ...slowDelay, freeTries: 2 } },
     });
     for (let guess = 0; guess < 2; guess += 1) await login(gateway, 'wrong secret');
-    // The view of another replica, or of this one after a restart.
+    // Another replica, or this replica after a restart, has a new store.
     const otherStore = adminStore(gateway.database);
     const slowLimits = { ...defaultAttemptLimits, ...slowDelay, freeTries: 2 };
     expect(await otherStore.countAttempt({ adminId: 'admin', network: '127.0.0.1' }, slowLimits)).not.toBe(
@@ -186,6 +186,7 @@ describe('decideAttempt', () => {
   });
 
   test('allows at most ten attempts in the first minute', () => {
+    // Five free attempts, then one each after 1, 2, 4, 8 and 16 s; the next delay of 32 s exceeds the minute.
     let tries = 0;
     let lastTrySecond = 0;
     let allowedCount = 0;
@@ -204,7 +205,7 @@ describe('decideAttempt', () => {
     expect(allowedCount).toBe(10);
   });
 
-  test('does not count a known network among the unknown ones', () => {
+  test('does not count a known network among the unknown networks', () => {
     const verdict = decideAttempt(
       countersWith({ id: { ...noAttempts, tries: 20 }, pair: { ...noAttempts, hasSucceeded: true } }),
       defaultAttemptLimits,
@@ -212,7 +213,7 @@ describe('decideAttempt', () => {
     expect(verdict).toMatchObject({ isAllowed: true, tries: { id: 20, pair: 1 } });
   });
 
-  test('opens a new window for a network after the last one', () => {
+  test('starts a new window for a network after ten minutes', () => {
     const fullCounter = { ...noAttempts, tries: 30 };
     expect(
       decideAttempt(countersWith({ address: { ...fullCounter, ageSeconds: 100.2 } }), defaultAttemptLimits),

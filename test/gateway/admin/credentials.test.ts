@@ -36,7 +36,7 @@ describe('a password', () => {
     ['twelve characters outside of the BMP', '🜁🜂🜃🜄🝆🝇🝈🝉🝊🝋🝌🝍'],
     ['64 characters', 'k3v9x2mq'.repeat(8)],
     ['256 characters', 'k3v9x2mq'.repeat(32)],
-    ['words that are not the first to try', 'test admin passphrase'],
+    ['common words that form an uncommon phrase', 'test admin passphrase'],
   ])('is accepted with %s', (_name, password) => {
     expect(passwordError(password, ['ada.lovelace'])).toBeNull();
   });
@@ -128,7 +128,7 @@ describe('setup and reset', () => {
       world.admin.reset('grace', 'another long secret'),
     ]);
     expect(reset.adminId).toBe('grace');
-    // The login is refused, or its session ends with the reset.
+    // Either the login is refused, or the reset revokes its session.
     expect([200, 401]).toContain(loginAnswer.status);
     const token = loginAnswer.status === 200 ? loginAnswer.body.session_token : 'none';
     expect((await world.call('GET', '/v1/admin/session', { token })).status).toBe(401);

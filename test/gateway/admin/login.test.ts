@@ -83,7 +83,7 @@ describe('admin.login', () => {
     expect(statuses).toEqual([401, 401, 200, 200, 200, 200, 200]);
   });
 
-  test('renews a digest of fewer rounds', async () => {
+  test('replaces a digest with fewer rounds', async () => {
     const strongerWorld = await startWorld({ admin: { passwordRounds: 700_000 } });
     try {
       const strongerLogin = async () => {
@@ -154,7 +154,7 @@ describe('admin.getSession', () => {
     expect([status, body.error.code]).toEqual([401, 'invalid_token']);
   });
 
-  test('ends after twelve hours in spite of its use', async () => {
+  test('ends after twelve hours even if it is in use', async () => {
     const token = await openSession();
     await world.database.sql`
       update gateway.admin_sessions

@@ -49,7 +49,7 @@ describe('a machine credential', () => {
     });
   });
 
-  test('learns of no token while its own Bureau is paused', async () => {
+  test('gets 403 for every token while its own Bureau is paused', async () => {
     const { credential } = await createMachine(['bureaus.current']);
     const ownUser = await makeUser(world.sql, 'shop');
     const otherUser = await makeUser(world.sql, 'local');
@@ -103,7 +103,7 @@ describe('a machine credential', () => {
     await expect(machine.accounts.getMe()).rejects.toMatchObject({ status: 403 });
   });
 
-  test('ends when it is revoked', async () => {
+  test('is refused once it is revoked', async () => {
     const { userToken } = await makeUser(world.sql, 'shop');
     const { credential, credentialId } = await createMachine(['tokens.issue', 'bureaus.current']);
     expect(await examine(credential, userToken)).toMatchObject({ bureau: { bureau_id: 'shop' } });
@@ -118,7 +118,7 @@ describe('a machine credential', () => {
     expect(entries).toEqual([{ action: 'admin.token.create' }, { action: 'admin.token.revoke' }]);
   });
 
-  test('ends when it expires', async () => {
+  test('is refused once it has expired', async () => {
     const { userToken } = await makeUser(world.sql, 'shop');
     const { credential, credentialId } = await createMachine(['bureaus.current'], { ttlSeconds: 60 });
     expect(await examine(credential, userToken)).toMatchObject({ bureau: { bureau_id: 'shop' } });
@@ -127,7 +127,7 @@ describe('a machine credential', () => {
     await expect(examine(credential, userToken)).rejects.toMatchObject({ status: 401 });
   });
 
-  test('is not revoked under an unknown id', async () => {
+  test('cannot be revoked by an unknown id', async () => {
     await expect(world.gateway.machines.revoke('adm_nobody')).rejects.toMatchObject({ status: 404 });
   });
 
@@ -146,7 +146,7 @@ describe('a new machine credential', () => {
     expect(Math.round(days)).toBe(90);
   });
 
-  test('may not live beyond 365 days', async () => {
+  test('cannot live longer than 365 days', async () => {
     await expect(createMachine(['tokens.issue'], { ttlSeconds: 366 * 86_400 })).rejects.toMatchObject({
       status: 400,
       param: 'ttl',
@@ -154,7 +154,7 @@ describe('a new machine credential', () => {
   });
 
   test.each([{ scopes: ['everything'] }, { scopes: ['constructor'] }, { scopes: [] }])(
-    'needs known scopes, unlike $scopes',
+    'cannot have the scopes $scopes',
     async ({ scopes }) => {
       await expect(createMachine(scopes)).rejects.toMatchObject({ status: 400, param: 'scope' });
     },
@@ -215,8 +215,8 @@ describe('the audit log', () => {
   test('records a delay after many failures', async () => {
     const countLocks = async () =>
       (await world.sql`select 1 from gateway.audit_entries where action = 'admin.lock'`).length;
-    // The delay doubles with each guess; on a busy machine the first delays may end before the
-    // guess is checked.
+    // The delay doubles with each guess. On a busy machine, the first delays may be over before the next
+    // guess is counted.
     for (let attempt = 0; attempt < 12 && (await countLocks()) === 0; attempt += 1)
       await tryWrongPassword('admin');
     await expect.poll(countLocks).toBeGreaterThan(0);

@@ -9,7 +9,7 @@ let place: DatabasePlace;
 let gateways: GatewayWorld[];
 beforeAll(async () => {
   place = await makeDatabase();
-  // All at once, like the replicas of a deployment.
+  // They start at the same time, like the replicas of a deployment.
   gateways = await Promise.all(Array.from({ length: 2 }, () => startGateway({ withAdmin: true, place })));
 });
 afterAll(async () => {
@@ -43,7 +43,7 @@ test('gateways that start together on a new database share one administrator', a
 
 describe('wrong passwords', () => {
   test('get the same answer for a known and an unknown ID', async () => {
-    // Few enough that both are checked.
+    // Few enough attempts that all passwords are checked.
     const existingAnswers = [
       await guess(0, testAdministrator.adminId),
       await guess(1, testAdministrator.adminId),
@@ -69,7 +69,7 @@ describe('wrong passwords', () => {
     expect(statuses.filter((status) => ![401, 429, 503].includes(status))).toEqual([]);
   });
 
-  test('leave an existing session alone', async () => {
+  test('do not affect an existing session', async () => {
     expect(await (gateways[0] as GatewayWorld).admin.admin.getSession()).toMatchObject({
       admin_id: testAdministrator.adminId,
     });

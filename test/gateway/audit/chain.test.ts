@@ -1,5 +1,5 @@
-// The audit log: an entry is written in the transaction of its change and chained shortly after;
-// verification finds every manipulation.
+// The audit log: an entry is written in the transaction of its change and appended to the chain shortly
+// afterwards; verification finds every manipulation.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { audit, auditStore, type Audit, type AuditEntry } from '../../../src/gateway/audit/index.ts';
 import {
@@ -30,7 +30,7 @@ async function write(start: number, end: number): Promise<void> {
   await appendPending(store(), silentLog);
 }
 
-/** Runs a statement that only the owner of the tables may run. */
+/** Runs a statement while the protecting triggers are off, which only the owner of the tables can do. */
 async function force(statement: string): Promise<void> {
   const tables = ['audit_entries', 'audit_batches', 'audit_links'];
   for (const table of tables) await sql().unsafe(`alter table gateway.${table} disable trigger user`);
@@ -84,7 +84,7 @@ describe('an entry', () => {
 });
 
 describe('the chain', () => {
-  test('contains each entry once with concurrent replicas', async () => {
+  test('contains each entry once when replicas append concurrently', async () => {
     const replicas = Array.from({ length: 3 }, () =>
       audit({ store: store(), log: silentLog, clock: systemClock, chainEveryMs: 5 }),
     );
@@ -166,7 +166,7 @@ describe('verify', () => {
     expect(await findFaults()).toEqual(mismatches);
   });
 
-  test('detects an entry altered with its digest and batch hash', async () => {
+  test('detects an entry altered together with its digest', async () => {
     await force(`update gateway.audit_entries set actor_id = 'nobody' where target_id = 'b5'`);
     await force(
       `update gateway.audit_links set digest = sha256('forged')
@@ -175,7 +175,7 @@ describe('verify', () => {
     expect(await findFaults()).toEqual(['entry_altered', 'batch_altered']);
   });
 
-  test('detects a forged batch by its successor’s hash', async () => {
+  test('detects a forged batch by the hash of the next batch', async () => {
     await force(`update gateway.audit_entries set outcome = 'failed' where target_id = 'b1'`);
     const digests = (await store().listLinkedEntries(1n)).map(({ entry: text }) => entryDigest(text ?? []));
     const hash = batchHash(genesisHash, digests).toString('hex');

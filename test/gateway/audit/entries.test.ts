@@ -1,4 +1,4 @@
-// The list of the audit log, as an administrator reads it.
+// The list of audit entries, as an administrator reads it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 

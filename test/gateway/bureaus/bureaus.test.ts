@@ -47,7 +47,7 @@ describe('the Bureau of the local edition', () => {
     });
   });
 
-  test('needs a valid entrypoint', async () => {
+  test('is refused with an invalid entrypoint', async () => {
     await expect(world.bureaus.ensureLocal('ftp://example.com')).rejects.toMatchObject({
       status: 400,
       param: 'server_url',

@@ -1,5 +1,4 @@
-// CORS headers of the login operations: exactly for the origins of active Bureaus, and on no other
-// path.
+// CORS headers of the login operations: only the origins of active Bureaus get them, and only on these paths.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
@@ -27,7 +26,7 @@ beforeAll(async () => {
     redirect_origins: [origin],
     redirect_uris: ['https://spa.shop.example/welcome'],
   });
-  // A change applies within a second.
+  // The gateway applies the new Bureau's origins within a second.
   await until(
     async () =>
       (await preflight('login/start', origin)).headers.get('access-control-allow-origin') === origin,

@@ -1,4 +1,4 @@
-// Users with a token in the tables of a gateway, without a login.
+// Writes users with a token directly into the tables of a gateway, without a login.
 import { createHash } from 'node:crypto';
 import { id } from '../../../src/kernel/ids.ts';
 import type { Sql } from '../../../src/kernel/data/database.ts';
@@ -27,7 +27,7 @@ export async function makeUser(
   return { userId, userToken, tokenId };
 }
 
-/** Revokes a token in the table, without a change notice. */
+/** Revokes a token directly in the table, so that no replica is notified. */
 export async function revoke(sql: Sql, tokenId: string): Promise<void> {
   await sql`update gateway.accounts_tokens set revoked_at = now() where token_id = ${tokenId}`;
 }

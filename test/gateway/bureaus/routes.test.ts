@@ -1,5 +1,4 @@
-// The operations of Bureaus: create, list and change them, and the effect of each state on their
-// users.
+// The operations of Bureaus: create, list and change them. Also the effect of a Bureau's state on its users.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { makeUser } from './people.ts';
@@ -66,11 +65,11 @@ describe('bureaus.createBureau', () => {
     ['no server_url', {}, 'server_url'],
     ['a server_url with credentials', { server_url: 'https://user:secret@shop.example' }, 'server_url'],
     ['a server_url with a fragment', { server_url: 'https://shop.example/#x' }, 'server_url'],
-    ['a plain server_url elsewhere', { server_url: 'http://shop.example' }, 'server_url'],
+    ['a server_url with plain http', { server_url: 'http://shop.example' }, 'server_url'],
     ['a server_url with a line break', { server_url: 'https://shop.example/\r\nx-evil: 1' }, 'server_url'],
-    ['an id of other characters', { server_url: serverUrl, bureau_id: 'a b' }, 'bureau_id'],
+    ['an id with a space', { server_url: serverUrl, bureau_id: 'a b' }, 'bureau_id'],
     [
-      'a redirect URI elsewhere without TLS',
+      'a redirect URI with plain http',
       { server_url: serverUrl, redirect_uris: ['https://app.example/', 'http://app.example/'] },
       'redirect_uris[1]',
     ],
@@ -86,7 +85,7 @@ describe('bureaus.createBureau', () => {
       'redirect_origins[0]',
     ],
     [
-      'an origin elsewhere without TLS',
+      'an origin with plain http',
       { server_url: serverUrl, redirect_origins: ['https://app.example', 'http://app.example'] },
       'redirect_origins[1]',
     ],
@@ -161,9 +160,9 @@ describe('bureaus.createBureau with an Idempotency-Key', () => {
     expect(await answer.json()).toMatchObject({ error: { code: 'idempotency_key_reused' } });
   });
 
-  test('forgets a call that was refused without effect', async () => {
-    expect((await post('mended', { server_url: 'ftp://x' })).status).toBe(400);
-    expect((await post('mended', { server_url: serverUrl })).status).toBe(201);
+  test('accepts the key again after a call that was refused without effect', async () => {
+    expect((await post('corrected', { server_url: 'ftp://x' })).status).toBe(400);
+    expect((await post('corrected', { server_url: serverUrl })).status).toBe(201);
   });
 
   test.each([
@@ -276,7 +275,7 @@ describe('changes of a Bureau', () => {
     ]);
   });
 
-  test('of an unknown Bureau are 404', async () => {
+  test('of an unknown Bureau get 404', async () => {
     const { bureaus } = world.admin;
     const bureau_id = 'nobody';
     for (const attempt of [

@@ -1,5 +1,5 @@
-// The effect of a pause, a revocation, a logout or a reset on running streams and on sessions: a change
-// on the first gateway applies on the other one too.
+// The effect of a pause, a revocation, a logout or a reset on running streams and on sessions: a change on
+// the first gateway also applies on the other gateway.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { settlesWithin, withTimeout } from '../../../src/kernel/async.ts';
 import { startReplicas, testAdministrator, type GatewayWorld } from '../../support/gateway.ts';
@@ -80,7 +80,7 @@ async function userStatus(token: string): Promise<number> {
 
 const { adminId, password } = testAdministrator;
 
-/** A session of its own for each test, because a reset ends all existing ones. */
+/** Opens a new session for each test, because a reset ends all existing sessions. */
 async function logIn(): Promise<string> {
   const { session_token } = await firstWorld.guest.admin.login({ admin_id: adminId, password });
   return session_token;
@@ -142,7 +142,7 @@ describe('running streams', () => {
     const { userToken, tokenId } = await makeUser(firstWorld.sql, 'local');
     const stream = await openStreamOnOther(userToken);
     await revoke(firstWorld.sql, tokenId);
-    // The change notice, which a revocation through the API sends itself: every gateway polls this number.
+    // The notice that a revocation through the API would send: every gateway polls this number.
     await firstWorld.sql`update gateway.changes set number = number + 1`;
     expect(await textOf(stream)).toContain('invalid_token');
     expect(await userStatus(userToken)).toBe(401);
@@ -186,7 +186,7 @@ describe('a reset of the administrator', () => {
     expect(await countEntries()).toBe(countBefore + 1);
   });
 
-  test('refuses the former password', async () => {
+  test('invalidates the old password', async () => {
     await resetAdministrator('another password for tests');
     try {
       await expect(firstWorld.guest.admin.login({ admin_id: adminId, password })).rejects.toMatchObject({

@@ -17,7 +17,7 @@ const city = {
 } as const;
 
 describe('cities', () => {
-  test('are empty at first', async () => {
+  test('have no records before the first deployment', async () => {
     expect(await world.admin.cities.listCities()).toEqual({ items: [] });
     await expect(world.guest.cities.getCurrentCity()).rejects.toMatchObject({
       status: 404,
@@ -41,7 +41,7 @@ describe('cities', () => {
     expect(await world.admin.cities.listCities()).toEqual({ items: [secondCity] });
   });
 
-  test('show anyone only the current live city', async () => {
+  test('show everyone the live city at this server’s address, or else the newest', async () => {
     expect(await world.guest.cities.getCurrentCity()).toEqual({
       city_id: 'cty_one',
       name: 'One',
