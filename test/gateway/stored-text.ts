@@ -1,7 +1,7 @@
-// All text of the tables, to show that no secret is stored.
+// The values of all tables as text, in which a test looks for secrets.
 import type { Sql } from '../../src/kernel/data/database.ts';
 
-/** The tables of the schemas with their schema, quoted. */
+/** The names of all tables in the schemas, each with its schema, quoted for SQL. */
 export async function tableNames(sql: Sql, schemas: readonly string[]): Promise<string[]> {
   const tables = await sql<{ name: string }[]>`
     select format('%I.%I', table_schema, table_name) as name from information_schema.tables
@@ -9,7 +9,7 @@ export async function tableNames(sql: Sql, schemas: readonly string[]): Promise<
   return tables.map(({ name }) => name);
 }
 
-/** Every column of every table; binary values in hexadecimal, base64 and as text. */
+/** The values of all columns of all tables. Binary values are in hexadecimal, in base64 and as text. */
 export async function dumpTables(sql: Sql, schemas: readonly string[]): Promise<string> {
   const texts: string[] = [];
   for (const name of await tableNames(sql, schemas)) {
@@ -27,7 +27,7 @@ function textsOf(value: unknown): string[] {
   return [JSON.stringify(value, bigintAsText) ?? ''];
 }
 
-/** The encodings in which a value could be stored somewhere. */
+/** The encodings in which a value could be stored. */
 function formsOf(value: string): string[] {
   const bytes = Buffer.from(value, 'utf8');
   return [
@@ -39,11 +39,12 @@ function formsOf(value: string): string[] {
   ];
 }
 
-/** The forms in which the text contains a secret, whole or without its prefix. */
+/** The encodings of secrets that the text contains, each of the whole secret or of it without its prefix. */
 export function findSecrets(storedText: string, secrets: readonly string[]): string[] {
   const payloads = secrets.map((secret) => secret.replace(/^(th_[a-z]+|lg[a-z])_/, ''));
   const forms = [...secrets, ...payloads].flatMap(formsOf);
-  // A shorter one would be missing, or would occur by chance.
-  if (forms.some((form) => form.length <= 8)) throw new Error('A secret has more than eight characters.');
+  // A short text occurs by chance, and an empty one everywhere.
+  if (forms.some((form) => form.length <= 8))
+    throw new Error('Each secret must have more than eight characters.');
   return forms.filter((form) => storedText.includes(form));
 }

@@ -1,4 +1,4 @@
-// Parsing of a `.env` text, and that an import writes all of it or nothing.
+// Parses a `.env` text like the package dotenv, and imports all of its variables or none.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseDotenv } from '../../../src/gateway/env/dotenv.ts';
 import { refusal, startEnvWorld, type EnvWorld } from './world.ts';
@@ -9,7 +9,7 @@ const read = (text: string) => {
 };
 
 describe('parseDotenv', () => {
-  // The expected values are those of the package dotenv.
+  // The package dotenv reads each text as these values.
   test.each<[string, Record<string, string>]>([
     ['A=1', { A: '1' }],
     ['export A=1', { A: '1' }],
@@ -35,11 +35,11 @@ describe('parseDotenv', () => {
 
   test.each<[string, number, string]>([
     ['A=1\nthis is no entry\nB=2', 2, 'KEY=value'],
-    ['A=1\n\nB="never closed\nC=3', 3, 'not closed'],
+    ['A=1\n\nB="no end\nC=3', 3, 'never closed'],
     ['A="x"y', 1, 'after its closing quote'],
     ['=x', 1, 'KEY=value'],
     ['export', 1, 'KEY=value'],
-  ])('refuses %j with the line', (text, line, message) => {
+  ])('refuses %j and names line %i', (text, line, message) => {
     expect(read(text)).toEqual([{ line, message: expect.stringContaining(message) }]);
   });
 
@@ -62,7 +62,7 @@ describe('env.importVariables', () => {
   const keys = async () => (await world.admin.env.listVariables()).items.map(({ key }) => key);
   const importText = (content: string) => world.admin.env.importVariables({ content });
 
-  test('writes every variable with the last value of its key', async () => {
+  test('writes the last value of each key', async () => {
     const content = [
       '# Providers',
       'export ACME_API_KEY="first CANARY key"',
@@ -79,7 +79,7 @@ describe('env.importVariables', () => {
     });
   });
 
-  test('writes nothing for a comment', async () => {
+  test('writes nothing for a text of comments only', async () => {
     await expect(importText('# nothing but a comment')).resolves.toEqual({ imported: 0, keys: [] });
   });
 
@@ -89,7 +89,7 @@ describe('env.importVariables', () => {
     ['a masked value', 'NEW=1\nMASKED=••••1234', 'line 2'],
     ['a value that is too long', `NEW=1\nLONG=${'x'.repeat(32 * 1024 + 1)}`, 'line 2'],
     ['a start-up key', 'NEW=1\nDATABASE_URL=postgres://x', 'line 2'],
-  ])('writes nothing for %s', async (_name, content, location) => {
+  ])('writes no variable of a text with %s', async (_name, content, location) => {
     const answer = await refusal(importText(content));
     expect(answer).toMatchObject({ status: 400, param: 'content' });
     expect(answer.details[0]?.message).toContain(location);
@@ -97,7 +97,7 @@ describe('env.importVariables', () => {
     expect(await keys()).not.toContain('NEW');
   });
 
-  test('accepts 500 keys and not one more', async () => {
+  test('accepts 500 keys at most', async () => {
     const makeVariables = (count: number) =>
       Array.from({ length: count }, (_, index) => `MANY_${index}=${index}`).join('\n');
     expect(await refusal(importText(makeVariables(501)))).toMatchObject({ status: 400 });
@@ -105,7 +105,7 @@ describe('env.importVariables', () => {
     await expect(importText(makeVariables(500))).resolves.toMatchObject({ imported: 500 });
   });
 
-  test('accepts 256 KiB of text and no more', async () => {
+  test('accepts 256 KiB of text at most', async () => {
     const paddedText = (bytes: number) => `# ${'x'.repeat(bytes - 7)}\nP=1\n`.slice(-bytes);
     await expect(importText(paddedText(256 * 1024))).resolves.toMatchObject({ imported: 1 });
     expect(await refusal(importText(paddedText(256 * 1024 + 1)))).toMatchObject({

@@ -1,4 +1,4 @@
-// The master key that the local edition creates for itself, in a file beside its embedded database.
+// The master key that a gateway with an embedded database creates in the folder of that database.
 import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -17,7 +17,7 @@ beforeEach(async () => {
 });
 afterEach(() => place?.remove());
 
-test('the first start creates a key that its owner alone can read', async () => {
+test('the first start creates a key file that only its owner can read', async () => {
   const log = await startAndStop(place, {});
   const text = await readFile(file, 'utf8');
   expect(text).toMatch(/^[A-Za-z0-9+/]{43}=\n$/);
@@ -33,15 +33,15 @@ test('a later start uses the same key', async () => {
   expect(await readFile(file, 'utf8')).toBe(text);
 });
 
-test('a removed key is not created again', async () => {
+test('a start without the removed key fails and creates no other key', async () => {
   await startAndStop(place, {});
   await rm(file);
-  // The database is sealed with the removed key.
+  // The values in the database are encrypted with the removed key.
   await expect(startAndStop(place, {})).rejects.toThrow('Nothing was changed');
   await expect(stat(file)).rejects.toThrow('ENOENT');
 });
 
-test('a damaged key stops the start without advice to create another', async () => {
+test('a damaged key stops the start with the advice to restore it', async () => {
   await startAndStop(place, {});
   await writeFile(file, 'damaged\n');
   const message = await startAndStop(place, {}).then(

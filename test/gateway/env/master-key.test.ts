@@ -1,5 +1,4 @@
-// A server with a wrong master key does not start and changes nothing; a tampered value never
-// opens.
+// A server with a wrong master key does not start and changes nothing. A tampered value is never decrypted.
 import { createHash } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -27,7 +26,7 @@ async function withDatabase<T>(place: DatabasePlace, work: (database: Database) 
   }
 }
 
-/** One checksum over the names and rows of all tables. */
+/** A checksum of the names and rows of all tables. */
 const checksum = (place: DatabasePlace): Promise<string> =>
   withDatabase(place, async ({ sql }) => {
     const hash = createHash('sha256');
@@ -44,7 +43,7 @@ beforeEach(async () => {
 });
 afterEach(() => place.remove());
 
-describe('a sealed database', () => {
+describe('a database with encrypted values', () => {
   const key = newMasterKey();
   test.each<[string, Record<string, string>]>([
     ['without a key', {}],
@@ -69,9 +68,9 @@ describe('a sealed database', () => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
   });
 
-  test('stops the start before a migration', async () => {
+  test('is not migrated at a start with another key', async () => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
-    // An older release leaves the database in this state.
+    // The last migration of this release is missing, as in the database of an older release.
     await withDatabase(
       place,
       ({ sql }) =>
@@ -84,7 +83,7 @@ describe('a sealed database', () => {
     expect(await checksum(place)).toBe(checksumBefore);
   });
 
-  test('opens with the key from a file', async () => {
+  test('can be used with the key from a file', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-key-'));
     try {
       const file = join(folder, 'key');
@@ -96,7 +95,7 @@ describe('a sealed database', () => {
     }
   });
 
-  test('is not treated as empty without its canary', async () => {
+  test('is not treated as empty when the value that proves the key is missing', async () => {
     await start(place, { TOWNHALL_MASTER_KEY: key });
     await withDatabase(place, async ({ sql }) => {
       await sql`insert into gateway.env_variables (key, sealed, version) values ('X', 'v1', 1)`;
@@ -108,8 +107,8 @@ describe('a sealed database', () => {
   });
 });
 
-describe('a database in which nothing is sealed', () => {
-  test('requires a key with DATABASE_URL', async () => {
+describe('a database without encrypted values', () => {
+  test('stops a start with DATABASE_URL and no key', async () => {
     const checksumBefore = await checksum(place);
     await expect(start(place, {})).rejects.toThrow('openssl rand -base64 32');
     expect(await checksum(place)).toBe(checksumBefore);
@@ -117,7 +116,7 @@ describe('a database in which nothing is sealed', () => {
 });
 
 describe('a tampered value', () => {
-  test('is reported without an effect on the others', async () => {
+  test('is reported while other values stay in use', async () => {
     const world = await startEnvWorld({ place, env: { OTHER_KEY: 'from the process' } });
     try {
       for (const key of ['ACME_API_KEY', 'OTHER_KEY', 'THIRD_KEY', 'FOURTH_KEY'])
@@ -142,7 +141,7 @@ describe('a tampered value', () => {
             item.readable,
           ]),
         );
-      await until(async () => !(await readReadability())['OTHER_KEY'], 'the tampering is seen');
+      await until(async () => !(await readReadability())['OTHER_KEY'], 'OTHER_KEY is unreadable');
       expect(await readReadability()).toMatchObject({
         ACME_API_KEY: true,
         OTHER_KEY: false,
@@ -166,7 +165,7 @@ describe('a tampered value', () => {
     }
   });
 
-  test('does not make a model callable', async () => {
+  test('disables its model, even with a value of the process', async () => {
     const world = await startEnvWorld({ place, env: { ACME_API_KEY: 'the key of the process' } });
     try {
       await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });

@@ -1,4 +1,4 @@
-// Rotation of the master key under load: no read fails, and afterwards the old key opens nothing.
+// Rotation of the master key under load: no read fails, and afterwards the old key decrypts nothing.
 import { afterEach, beforeEach, describe, expect, inject, test, vi } from 'vitest';
 import { newMasterKey } from '../../../src/kernel/secrets/vault.ts';
 import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
@@ -44,7 +44,7 @@ const readKeyIds = async (world: EnvWorld): Promise<string[]> => {
   return rows.map(({ kid }) => kid);
 };
 
-/** Calls the model until stopped; counts the failures. */
+/** Calls the model until stopped, and counts its calls and collects their errors. */
 function startLoad(world: EnvWorld): { stop(): Promise<{ calls: number; failures: unknown[] }> } {
   const failures: unknown[] = [];
   let calls = 0;
@@ -67,7 +67,7 @@ function startLoad(world: EnvWorld): { stop(): Promise<{ calls: number; failures
 }
 
 describe('townhall env rewrap', () => {
-  test('moves everything to the new key during calls', async () => {
+  test('moves all values to the new key while calls use them', async () => {
     const oldGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
     const content = Array.from({ length: 100 }, (_, index) => `KEY_${index}=value-${index}-${secret}`).join(
       '\n',
@@ -79,7 +79,7 @@ describe('townhall env rewrap', () => {
 
     const world = await start(bothKeys);
     expect(world.logLines.join('')).toContain('townhall env rewrap');
-    // Until then, values are written under the key that every server has.
+    // Before `rewrap`, values are encrypted with the old key, since every server has it.
     await world.admin.env.upsertVariable({ key: 'WRITTEN_BEFORE', value: secret });
     expect(await readKeyIds(world)).toEqual(oldKids);
 
@@ -89,6 +89,7 @@ describe('townhall env rewrap', () => {
     const { calls, failures } = await load.stop();
     expect(failures).toEqual([]);
     expect(calls).toBeGreaterThan(0);
+    // ACME_API_KEY, the 100 others and WRITTEN_BEFORE. WRITTEN_AFTER has the new key from the start.
     expect(rewrappedCount).toBe(102);
     expect(await readKeyIds(world)).toEqual([kid]);
     expect(oldKids).not.toContain(kid);
@@ -124,7 +125,7 @@ describe('townhall env rewrap', () => {
     await expect(world.gateway.rewrapEnv()).resolves.toMatchObject({ rewrapped: 1 });
   });
 
-  test.runIf(isPostgres)('does not disturb another gateway', async () => {
+  test.runIf(isPostgres)('does not fail the calls of another gateway', async () => {
     const firstGateway = await start({ TOWNHALL_MASTER_KEY: oldKey, TOWNHALL_MASTER_KEY_PREVIOUS: newKey });
     const otherGateway = await start(bothKeys);
     await firstGateway.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
@@ -143,7 +144,7 @@ describe('townhall env rewrap', () => {
     expect(await readKeyIds(otherGateway)).toEqual([kid]);
   });
 
-  test.runIf(isPostgres)('stops the writes of a gateway with only the old key', async () => {
+  test.runIf(isPostgres)('makes a gateway with only the old key refuse writes', async () => {
     const lateGateway = await start({ TOWNHALL_MASTER_KEY: oldKey });
     const newerGateway = await start(bothKeys);
     await newerGateway.gateway.rewrapEnv();

@@ -1,4 +1,4 @@
-// Stored values appear in clear neither in the database nor in the log, in any encoding.
+// Neither the database nor the log contains a stored value, in any encoding.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { testMasterKey } from '../../support/gateway.ts';
 import { findSecrets } from '../stored-text.ts';
@@ -24,11 +24,11 @@ beforeAll(async () => {
 });
 afterAll(() => world?.close());
 
-test('the values are stored and used', () => {
+test('a stored value is used for a call', () => {
   expect(world.keysSent()).toEqual([canaries[0]]);
 });
 
-test('no table contains one in any encoding', async () => {
+test('no table contains a stored value in any encoding', async () => {
   const dump = await world.dump();
   expect(dump).toContain('ACME_API_KEY');
   expect(dump).toContain('fp_');
@@ -39,7 +39,7 @@ test('no table contains the master key', async () => {
   expect(await world.dump()).not.toContain(testMasterKey);
 });
 
-test('no line of the log contains one at debug level', () => {
+test('the log at level debug contains no stored value', () => {
   const log = world.logLines.join('');
   expect(log).toContain('env.upsertVariable');
   expect(

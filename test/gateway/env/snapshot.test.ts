@@ -25,15 +25,14 @@ function row(key: string, value: string): StoredVariable {
   };
 }
 
-function createSetting() {
-  // The scripted database: its rows, and whether it answers.
-  const database = { rows: [] as StoredVariable[], isAway: false, loads: 0 };
+function createTestSnapshot() {
+  const database = { rows: [] as StoredVariable[], isUnreachable: false, loadCount: 0 };
   const redactor = createRedactor();
   const snapshot = createSnapshot({
     store: {
       async list() {
-        database.loads += 1;
-        if (database.isAway) throw new Error('away');
+        database.loadCount += 1;
+        if (database.isUnreachable) throw new Error('unreachable');
         return database.rows;
       },
     },
@@ -53,26 +52,26 @@ describe('the environment in memory', () => {
     database.rows = [row('A', 'first value')];
     await snapshot.refresh();
     database.rows = [row('A', 'second value'), row('BOTH', 'stored')];
-    database.isAway = true;
-    await expect(snapshot.refresh()).rejects.toThrow('away');
+    database.isUnreachable = true;
+    await expect(snapshot.refresh()).rejects.toThrow('unreachable');
     expect([snapshot.get('A'), snapshot.get('BOTH')]).toEqual(['first value', 'process value too']);
-    database.isAway = false;
-    await until(() => snapshot.get('A') === 'second value', 'the second value is there');
+    database.isUnreachable = false;
+    await until(() => snapshot.get('A') === 'second value', 'the second value is loaded');
     expect(snapshot.get('BOTH')).toBe('stored');
     await snapshot.close();
   });
 
-  test('shares one load among concurrent callers', async () => {
+  test('shares loads among concurrent callers', async () => {
     const { database, snapshot } = createSetting();
     const firstRefresh = snapshot.refresh();
     database.rows = [row('LATE', 'late value')];
     await Promise.all([firstRefresh, ...Array.from({ length: 50 }, () => snapshot.refresh())]);
     expect(snapshot.get('LATE')).toBe('late value');
-    expect(database.loads).toBeLessThanOrEqual(2);
+    expect(database.loadCount).toBeLessThanOrEqual(2);
     await snapshot.close();
   });
 
-  test('redacts live secrets and no public values', async () => {
+  test('redacts current secrets only, and no public values', async () => {
     const { database, redactor, snapshot } = createSetting();
     database.rows = [row('KEY', 'old secret'), row('PUBLIC_URL', 'https://city.example')];
     await snapshot.refresh();
@@ -86,7 +85,7 @@ describe('the environment in memory', () => {
     await snapshot.close();
   });
 
-  test('does not replace an unreadable value by that of the process', async () => {
+  test('does not replace an unreadable value by the value of the process', async () => {
     const { database, snapshot } = createSetting();
     database.rows = [{ ...row('BOTH', 'stored'), version: 999_999 }];
     await snapshot.refresh();

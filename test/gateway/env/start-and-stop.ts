@@ -6,7 +6,7 @@ import { createLog } from '../../../src/kernel/log.ts';
 import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 import { databaseEnv, type DatabasePlace } from '../../support/databases.ts';
 
-/** Resolves with the log; rejects when the gateway refuses to start. */
+/** Resolves with the text of the log. Rejects when the gateway refuses to start. */
 export async function startAndStop(place: DatabasePlace, env: Record<string, string>): Promise<string> {
   const databaseSettings = databaseEnv(place.options);
   const environment = { HOST: '127.0.0.1', PORT: '0', LOG_LEVEL: 'debug', ...databaseSettings, ...env };

@@ -1,4 +1,4 @@
-// Write, list and remove variables, and the effect of a change on models.
+// Writes, lists and removes variables, and the effect of a change on models.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { modelIds, refusal, startEnvWorld, type EnvWorld } from './world.ts';
 import { until } from '../../support/until.ts';
@@ -19,7 +19,7 @@ const auditRows = (action: string) =>
     where action = ${action} order by entry_id`;
 
 describe('env.upsertVariable', () => {
-  test('takes effect at once for the model and its provider', async () => {
+  test('makes the model of the key callable at once', async () => {
     expect(await modelIds(world)).not.toContain('acme/fast');
     const answer = await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     expect(answer).toEqual({
@@ -65,7 +65,7 @@ describe('env.upsertVariable', () => {
     expect(await findVariable('OTHER')).toBeUndefined();
   });
 
-  test('accepts the address of the City', async () => {
+  test('accepts TOWNHALL_CITY_BASE_URL', async () => {
     const answer = await world.admin.env.upsertVariable({
       key: 'TOWNHALL_CITY_BASE_URL',
       value: 'https://city.example',
@@ -99,7 +99,7 @@ describe('env.upsertVariable', () => {
     },
   );
 
-  test('accepts 32 KiB of value', async () => {
+  test('accepts a value of 32 KiB', async () => {
     const longestValue = 'é'.repeat(16 * 1024);
     await world.admin.env.upsertVariable({ key: 'WIDE', value: longestValue });
     const { items } = await world.admin.env.listVariables({ reveal: true });
@@ -131,7 +131,7 @@ describe('env.listVariables', () => {
     await world.admin.env.removeVariable({ key: 'SHORT' });
   });
 
-  test('reveals values on request and audits it', async () => {
+  test('reveals values on request and records this in the audit log', async () => {
     const countBefore = (await auditRows('env.revealVariables')).length;
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.find(({ key }) => key === 'ACME_API_KEY')).toMatchObject({ value: secret, masked: false });
@@ -146,7 +146,7 @@ describe('env.listVariables', () => {
     expect(await auditRows('env.revealVariables')).toHaveLength(countBefore + 1);
   });
 
-  test('shows only declared variables of the process', async () => {
+  test('omits undeclared variables and start-up keys of the process', async () => {
     const { items } = await world.admin.env.listVariables({ reveal: true });
     expect(items.map(({ key }) => key)).not.toContain('ACME_REGION');
     expect(items.map(({ key }) => key)).not.toContain('TOWNHALL_MASTER_KEY');
@@ -168,7 +168,7 @@ describe('env.removeVariable', () => {
     });
   });
 
-  test('audits each change with fingerprints instead of values', async () => {
+  test('records fingerprints instead of values in the audit log', async () => {
     await world.admin.env.upsertVariable({ key: 'AUDITED', value: secret });
     await world.admin.env.removeVariable({ key: 'AUDITED' });
     const rows = [
@@ -185,7 +185,7 @@ describe('env.removeVariable', () => {
 });
 
 describe('env.getCatalog', () => {
-  test('names the declarers of a key and its configuration', async () => {
+  test('names what declares a key and whether it is configured', async () => {
     const readCatalogEntry = async () =>
       (await world.admin.env.getCatalog()).items.find(({ key }) => key === 'ACME_API_KEY');
     expect(await readCatalogEntry()).toMatchObject({
@@ -205,7 +205,7 @@ describe('env.getCatalog', () => {
 });
 
 describe('a value of the process', () => {
-  test('is used and listed where nothing is stored', async () => {
+  test('is used and listed while no value is stored for its key', async () => {
     const otherWorld = await startEnvWorld({ env: { ACME_API_KEY: 'CANARY-of-the-process-1111' } });
     try {
       const listVariables = async () =>
@@ -245,7 +245,7 @@ test.each([
 });
 
 describe('a change in the database', () => {
-  test('reaches a gateway that did not make it', async () => {
+  test('takes effect without a request to this gateway', async () => {
     await world.admin.env.upsertVariable({ key: 'ACME_API_KEY', value: secret });
     await world.gateway.database.tx(async (tx) => {
       await tx`delete from gateway.env_variables where key = 'ACME_API_KEY'`;
