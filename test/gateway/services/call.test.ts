@@ -54,7 +54,7 @@ const service = defineService({
       run: ({ input }) => input,
     },
     nothing: { method: 'POST', identities: anyIdentity, run: () => undefined },
-    environment: {
+    variables: {
       method: 'POST',
       identities: anyIdentity,
       run: ({ env }) => ({ keys: Object.keys(env), value: env['PROBE_OPTIONAL'] ?? null }),
@@ -73,7 +73,7 @@ const service = defineService({
         throw new Error('CANARY detail of the failure');
       },
     },
-    promising: {
+    undeclared: {
       method: 'POST',
       identities: anyIdentity,
       output: { type: 'object', required: ['a'] },
@@ -98,12 +98,12 @@ const service = defineService({
     },
   },
 });
-const needyService = defineService({
-  id: 'needy',
-  name: 'Needy',
-  env: [{ key: 'NEEDY_KEY', description: 'Needed.' }],
+const keyedService = defineService({
+  id: 'keyed',
+  name: 'Keyed',
+  env: [{ key: 'KEYED_KEY', description: 'Needed.' }],
   actions: {
-    go: { method: 'POST', identities: [], run: ({ env }) => ({ length: env['NEEDY_KEY']?.length ?? 0 }) },
+    go: { method: 'POST', identities: [], run: ({ env }) => ({ length: env['KEYED_KEY']?.length ?? 0 }) },
   },
 });
 
@@ -111,7 +111,7 @@ let world: GatewayWorld;
 beforeAll(async () => {
   world = await startGateway({
     withAdmin: true,
-    services: [service, needyService],
+    services: [service, keyedService],
     env: { TIMEOUT_ACTION_MS: '1500', OTHER_SECRET: 'CANARY' },
   });
 });
@@ -168,33 +168,33 @@ describe('services.callAction', () => {
     });
   });
 
-  test('answers null for an action without output', async () => {
+  test('answers null for an action that returns nothing', async () => {
     await expect(world.guest.call('probe', 'nothing')).resolves.toBeNull();
     expect(await (await post('/v1/probe/nothing')).json()).toBeNull();
   });
 
   test('passes the current values of declared variables only', async () => {
-    await expect(world.guest.call('probe', 'environment')).resolves.toEqual({
+    await expect(world.guest.call('probe', 'variables')).resolves.toEqual({
       keys: ['PROBE_OPTIONAL'],
       value: null,
     });
     await world.admin.env.upsertVariable({ key: 'PROBE_OPTIONAL', value: 'there now' });
-    await expect(world.guest.call('probe', 'environment')).resolves.toEqual({
+    await expect(world.guest.call('probe', 'variables')).resolves.toEqual({
       keys: ['PROBE_OPTIONAL'],
       value: 'there now',
     });
   });
 
-  test('answers 503 until the required variables are set', async () => {
-    expect(await refusalOf(world.guest.call('needy', 'go'))).toMatchObject({
+  test('answers 503 until the required variable is set', async () => {
+    expect(await refusalOf(world.guest.call('keyed', 'go'))).toMatchObject({
       status: 503,
       code: 'service_not_configured',
     });
-    await world.admin.env.upsertVariable({ key: 'NEEDY_KEY', value: 'twelve chars' });
-    await expect(world.guest.call('needy', 'go')).resolves.toEqual({ length: 12 });
+    await world.admin.env.upsertVariable({ key: 'KEYED_KEY', value: 'twelve chars' });
+    await expect(world.guest.call('keyed', 'go')).resolves.toEqual({ length: 12 });
   });
 
-  test('answers with the action’s own refusal', async () => {
+  test('answers with the ActionError of the action', async () => {
     expect(await refusalOf(world.guest.call('probe', 'refusing'))).toEqual({
       status: 409,
       code: 'service_probe_taken',
@@ -203,7 +203,7 @@ describe('services.callAction', () => {
     });
   });
 
-  test.each(['throwing', 'promising', 'circular'])(
+  test.each(['throwing', 'undeclared', 'circular'])(
     'answers 500 with details only in the log: %s',
     async (action) => {
       const lineCount = world.logLines.length;
@@ -215,7 +215,7 @@ describe('services.callAction', () => {
     },
   );
 
-  test('aborts an action at its timeout', async () => {
+  test('aborts an action after its time limit', async () => {
     expect(await refusalOf(world.guest.call('probe', 'hanging'))).toMatchObject({
       status: 504,
       code: 'service_timeout',
@@ -226,8 +226,8 @@ describe('services.callAction', () => {
 });
 
 describe('the input of an action', () => {
-  test('passes an input that fits the schema of the action', async () => {
-    const input = { text: 'hello', service: 'a member and no path' };
+  test('reaches the action when it matches the schema', async () => {
+    const input = { text: 'hello', service: 'a member, not a part of the path' };
     await expect(world.guest.call('probe', 'echo', input)).resolves.toEqual(input);
   });
 
@@ -237,7 +237,7 @@ describe('the input of an action', () => {
     ['echo', { text: 'x', count: '1' }, 'count'],
     ['echo', { text: 'x', other: 1 }, 'other'],
     ['nothing', { surplus: 1 }, 'surplus'],
-  ])('refuses an input that does not fit: %s %j', async (action, input, param) => {
+  ])('is refused when it does not match the schema: %s %j', async (action, input, param) => {
     expect(await refusalOf(world.guest.call('probe', action, input))).toMatchObject({
       status: 400,
       code: 'service_invalid_input',
@@ -284,7 +284,7 @@ describe('the path of an action', () => {
     '/v1/ai/text/',
     '/v1/ai/models/x',
     '/v1/env/list/',
-  ])('never takes paths of the contract: %s', async (path) => {
+  ])('never covers a path of the contract: %s', async (path) => {
     const answer = await fetch(`${world.url}${path}`, {
       method: 'GET',
       headers: { authorization: `Bearer ${world.userToken}` },
@@ -299,7 +299,7 @@ describe('services.callReadingAction', () => {
     world.guest.call('probe', 'query', input, { method: 'GET' });
 
   test.each([{ limit: 7, deep: true, tags: ['a', 'b'] }, { tags: ['one'] }, {}])(
-    'reads %j from the query by the types of the schema',
+    'converts the query of %j to the types of the schema',
     async (input) => {
       await expect(read(input)).resolves.toEqual(input);
     },
@@ -331,16 +331,16 @@ describe('the services of a project', () => {
   test('are in /health and listed with their declarations', async () => {
     const { services } = await world.guest.directory.getHealth();
     expect(services.slice(0, 5)).toEqual(['env', 'cities', 'bureaus', 'accounts', 'ai']);
-    expect(services.slice(-2)).toEqual(['probe', 'needy']);
+    expect(services.slice(-2)).toEqual(['probe', 'keyed']);
     const { items } = await world.user.directory.listServices();
-    expect(items.find(({ id }) => id === 'needy')).toEqual({
-      id: 'needy',
-      name: 'Needy',
-      env: [{ key: 'NEEDY_KEY', description: 'Needed.', required: true }],
+    expect(items.find(({ id }) => id === 'keyed')).toEqual({
+      id: 'keyed',
+      name: 'Keyed',
+      env: [{ key: 'KEYED_KEY', description: 'Needed.', required: true }],
     });
     const catalog = await world.admin.env.getCatalog();
-    expect(catalog.items.find(({ key }) => key === 'NEEDY_KEY')?.declared_by).toEqual([
-      { kind: 'service', id: 'needy' },
+    expect(catalog.items.find(({ key }) => key === 'KEYED_KEY')?.declared_by).toEqual([
+      { kind: 'service', id: 'keyed' },
     ]);
   });
 
@@ -349,7 +349,7 @@ describe('the services of a project', () => {
     ['a/b', 'c'],
     ['a', 'b/c/d'],
     ['a?x', 'b'],
-  ])('cannot be called by the client as %s, %s', async (name, action) => {
+  ])('cannot be called by the client with the ids %j and %j', async (name, action) => {
     await expect(world.guest.call(name, action)).rejects.toThrow(TypeError);
   });
 });

@@ -1,9 +1,9 @@
-// Charges of an action to its caller: held at once and settled with a successful answer.
+// Charges of an action to its caller. They are held at once, and settled when the action succeeds.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ActionError, defineService, type ActionCall } from '../../../src/index.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 
-/** Runs within `shop/buy` after its charge. */
+/** `shop/buy` calls this after its charge. */
 let onCharge: () => Promise<void> = async () => {};
 const shop = defineService({
   id: 'shop',
@@ -32,7 +32,7 @@ const shop = defineService({
         throw new ActionError(409, 'service_sold_out', 'There is none left.');
       },
     },
-    promise: {
+    mismatch: {
       method: 'POST',
       output: { type: 'object', required: ['a'] },
       async run({ charge }) {
@@ -83,7 +83,7 @@ const readBalance = async () => {
 const lastRecord = async () => (await world.user.usage.listRecords({ limit: 1 })).items[0];
 
 describe('charge', () => {
-  test('holds credits during the action and settles them with its answer', async () => {
+  test('holds credits during the action and settles them at its end', async () => {
     const balanceBefore = await readBalance();
     const balances: object[] = [];
     onCharge = async () => void balances.push(await readBalance());
@@ -120,9 +120,9 @@ describe('charge', () => {
 
   test.each([
     ['refuses', 'refuse', 409],
-    ['returns an undeclared reply', 'promise', 500],
-    ['is too late', 'hang', 504],
-  ])('takes nothing when the action %s', async (_name, action, status) => {
+    ['returns a value that does not match its schema', 'mismatch', 500],
+    ['exceeds its time limit', 'hang', 504],
+  ])('takes no credits when the action %s', async (_name, action, status) => {
     const balanceBefore = await readBalance();
     await expect(world.user.call('shop', action)).rejects.toMatchObject({ status });
     expect(await readBalance()).toEqual(balanceBefore);
@@ -133,7 +133,7 @@ describe('charge', () => {
     });
   });
 
-  test('answers 402 without credits', async () => {
+  test('answers 402 for more credits than the user has', async () => {
     const balanceBefore = await readBalance();
     await expect(world.user.call('shop', 'buy', { credits: 10_000_000 })).rejects.toMatchObject({
       status: 402,
@@ -145,19 +145,19 @@ describe('charge', () => {
   test.each([
     ['handles', 'lenient', 'a sample'],
     ['ignores', 'careless', 'an answer'],
-  ])('leaves the answer to an action that %s the refusal', async (_name, action, answer) => {
+  ])('takes no credits when the action %s the refusal', async (_name, action, answer) => {
     const balanceBefore = await readBalance();
     await expect(world.user.call('shop', action)).resolves.toBe(answer);
     expect(await readBalance()).toEqual(balanceBefore);
   });
 
-  test('charges each of fifty concurrent calls exactly once', async () => {
+  test('takes the credits of fifty concurrent calls exactly once each', async () => {
     const balanceBefore = await readBalance();
     await Promise.all(Array.from({ length: 50 }, () => world.user.call('shop', 'buy', { credits: 3 })));
     expect(await readBalance()).toEqual({ available: balanceBefore.available - 150, held: 0 });
   });
 
-  test('charges once for a repeated Idempotency-Key', async () => {
+  test('takes the credits of a repeated Idempotency-Key once', async () => {
     const balanceBefore = await readBalance();
     const call = () =>
       fetch(`${world.url}/v1/shop/buy`, {
@@ -179,7 +179,7 @@ describe('charge', () => {
     expect(await readBalance()).toEqual({ available: balanceBefore.available - 40, held: 0 });
   });
 
-  test('records an administrator’s call as unpaid', async () => {
+  test('takes no credits for an administrator’s call', async () => {
     await expect(world.admin.call('shop', 'buy', { credits: 7 })).resolves.toEqual({ bought: true });
     expect((await world.admin.usage.listRecords({ limit: 1 })).items[0]).toMatchObject({
       action: 'shop/buy',

@@ -1,4 +1,4 @@
-// A project's folder served by the command line without an install.
+// `townhall gateway` serves the folder of a project in which no packages are installed.
 import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -48,7 +48,7 @@ describe('townhall gateway --project', () => {
       password: administrator.ADMIN_PASSWORD,
     });
     admin = createGatewayClient({ baseUrl: url, token: session.session_token });
-    // On PostgreSQL there is no Bureau yet.
+    // An embedded database has a Bureau from its start; a new PostgreSQL database has none.
     const { items } = await admin.bureaus.listBureaus();
     const bureauId =
       items[0]?.bureau_id ??
@@ -60,7 +60,7 @@ describe('townhall gateway --project', () => {
     expect(await run?.ended).toBe(0);
   });
 
-  test('serves the services of the entry', async () => {
+  test('serves the services that the entry exports', async () => {
     const user = createGatewayClient({ baseUrl: url, token: userToken });
     await expect(guest.call('notes', 'about', {}, { method: 'GET' })).resolves.toEqual({
       greeting: 'Notes, one list a user.',
@@ -76,7 +76,7 @@ describe('townhall gateway --project', () => {
     });
   });
 
-  test('holds each action to its identities and its input', async () => {
+  test('refuses identities and inputs that an action does not declare', async () => {
     const user = createGatewayClient({ baseUrl: url, token: userToken });
     await expect(guest.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 401 });
     await expect(admin.call('notes', 'add', { text: 'x' })).rejects.toMatchObject({ status: 403 });
@@ -87,7 +87,7 @@ describe('townhall gateway --project', () => {
     });
   });
 
-  test('answers with an action’s own refusal', async () => {
+  test('answers with the ActionError of an action', async () => {
     await expect(admin.call('notes', 'users/clear', { user_id: 'nobody' })).rejects.toMatchObject({
       status: 404,
       code: 'service_no_notes',
@@ -111,7 +111,7 @@ describe('townhall gateway --project', () => {
   });
 });
 
-describe('a service that fails outside of its call', () => {
+describe('a service that fails outside of a call', () => {
   const source = `
 import { defineService } from 'townhall';
 const act = (run) => ({ identities: [], method: 'POST', run });
@@ -158,12 +158,12 @@ describe('a project that cannot be served', () => {
   test.each<[string, Record<string, string>, string]>([
     ['has no declaration', {}, 'townhall.json cannot be read (ENOENT)'],
     [
-      'has a declaration that is no JSON',
+      'has a declaration that is not JSON',
       { 'townhall.json': '{"a":' },
       'townhall.json:1:6: a value was expected, not the end of the file',
     ],
     [
-      'leads out of its folder',
+      'has an entry outside of its folder',
       { 'townhall.json': declaration({ entry: '../../etc/x.ts' }) },
       ': entry must be a path within the project',
     ],
@@ -201,7 +201,7 @@ describe('a project that cannot be served', () => {
       'src/index.ts: the export x looks like a service',
     ],
     [
-      'has two services of one id',
+      'has two services with the same id',
       {
         'townhall.json': declaration(),
         'src/index.ts': `${importLine}\nexport const list = [${serviceSource('x')}, ${serviceSource('x')}];`,

@@ -1,4 +1,4 @@
-// An invalid service declaration stops the start, with the file and the member.
+// The error of an invalid service declaration names the file and the member.
 import { describe, expect, test } from 'vitest';
 import { defineService, type ServiceDefinition } from '../../../src/index.ts';
 import { registerServices } from '../../../src/gateway/services/registry.ts';
@@ -26,7 +26,7 @@ const action = (members: object) => ({
 });
 
 describe('a declared service', () => {
-  test('defaults to users and to required, secret variables', () => {
+  test('is for users and has required, secret variables by default', () => {
     const service = register(validService).get('notes');
     expect([...(service?.actions.get('add')?.identities ?? [])]).toEqual(['user']);
     expect(service?.env).toEqual([{ key: 'NOTES_KEY', description: 'A key.', required: true, secret: true }]);
