@@ -1,5 +1,4 @@
-// The headers in which clients of other interfaces send a key. They carry the same
-// user token as a bearer credential.
+// The headers in which clients of other interfaces send a key. Here, the key is a user token.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { GatewayWorld } from '../support/gateway.ts';
 import type { ScriptedProvider } from '../support/provider.ts';
@@ -67,7 +66,7 @@ describe.each(keyHeaders)('a token in %s', (name) => {
     expect(await statusAndError(response)).toEqual([401, 'invalid_token', null]);
   });
 
-  test('is ignored where no model is called', async () => {
+  test('is ignored by operations outside of the service ai', async () => {
     const response = await get('/v1/credits/me', { [name]: world.userToken });
     expect(await statusAndError(response)).toEqual([401, 'authentication_required', null]);
   });
@@ -85,12 +84,12 @@ describe.each(keyHeaders)('a token in %s', (name) => {
 });
 
 describe('two key headers', () => {
-  test('with one token are one credential', async () => {
+  test('with the same token are one credential', async () => {
     const headers = { 'x-api-key': world.userToken, 'x-goog-api-key': world.userToken };
     expect((await get('/v1/ai/models', headers)).status).toBe(200);
   });
 
-  test('with two tokens are 400', async () => {
+  test('with different tokens are refused with 400', async () => {
     const headers = { 'x-api-key': world.userToken, 'api-key': 'another' };
     expect(await statusAndError(await get('/v1/ai/models', headers))).toEqual([
       400,
@@ -99,7 +98,7 @@ describe('two key headers', () => {
     ]);
   });
 
-  test('of one name are 400', async () => {
+  test('of the same name are refused with 400', async () => {
     const { status } = await rawRequest(world.url, 'GET', '/v1/ai/models', [
       ['host', new URL(world.url).host],
       ['x-api-key', world.userToken],

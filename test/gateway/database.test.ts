@@ -1,4 +1,4 @@
-// The database that a start opens while its modules load: the gateway takes it over.
+// A start can open the database while its modules load. The gateway then uses this database and closes it.
 import { randomUUID } from 'node:crypto';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ describe('the database of a start', () => {
     );
   }
 
-  test('is taken over and closed with the gateway', async () => {
+  test('is used and closed by the gateway', async () => {
     const config = configWith({});
     const openingDatabase = openGatewayDatabase(config, { log });
     const gateway = await createGateway(config, {
@@ -66,7 +66,7 @@ describe('the database of a start', () => {
     await expect((await openingDatabase).sql`select 1`).rejects.toBeInstanceOf(Error);
   });
 
-  test('is not opened ahead where that would create it', () => {
+  test('does not count as existing before the first start', () => {
     const config = readGatewayConfig({}, { DATABASE_PATH: join(folder, 'database') });
     expect(databaseExists(config)).toBe(false);
   });

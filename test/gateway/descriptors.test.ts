@@ -1,5 +1,5 @@
-// Readiness of a gateway whose process has no file descriptors left, in a process of
-// its own with a low limit.
+// Readiness of a gateway whose process has no file descriptors left. It runs in its own process, with a low
+// limit.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -13,14 +13,14 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { testMasterKey } from '../support/gateway.ts';
 
-// The embedded engine keeps up to a hundred files of its tables open.
+// The embedded engine keeps up to a hundred files open.
 const descriptorLimit = inject('databaseSource')?.engine === 'embedded' ? 256 : 160;
 let place: DatabasePlace;
 let child: ChildProcess | undefined;
 let url: URL;
 const journal = join(tmpdir(), `townhall-journal-${randomUUID()}`);
 const sockets: Socket[] = [];
-// The one connection that is open before the limit is reached.
+// Its one connection is opened before the limit is reached.
 const agent = new Agent({ keepAlive: true, maxSockets: 1 });
 
 beforeAll(async () => {
@@ -90,8 +90,8 @@ describe('directory.getReadiness without file descriptors', () => {
     await expect.poll(async () => (await readReadiness()).status).toBe(200);
     await openSockets(descriptorLimit);
     const readWithoutDescriptors = async () => {
-      // The server still closes connections of its start, and drops new ones while it lacks
-      // descriptors.
+      // The server may close connections that it opened at its start, which frees their descriptors. It drops
+      // new connections while it has no descriptors.
       await openSockets(16);
       return readReadiness();
     };

@@ -1,4 +1,4 @@
-// The server's own state: its document, health, readiness and services.
+// The operations that describe the server: its OpenAPI document, health, readiness and services.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { localPerson } from '../../src/gateway/accounts/index.ts';
 import { directory } from '../../src/gateway/directory.ts';
@@ -25,7 +25,7 @@ async function withFailingCheck(error: Error, run: () => Promise<void>): Promise
 }
 
 describe('directory.getDocument', () => {
-  test('answers the document of this server with its ETag', async () => {
+  test('answers the OpenAPI document of this server with an ETag', async () => {
     const { status, headers, body } = await world.call('GET', '/openapi.json');
     expect(status).toBe(200);
     expect(headers).toMatchObject({
@@ -58,7 +58,7 @@ describe('directory.getDocument', () => {
 });
 
 describe('directory.getHealth', () => {
-  test('names the services without checking a credential', async () => {
+  test('names the services, whatever the credential', async () => {
     for (const token of [undefined, 'nonsense']) {
       const { status, body } = await world.call('GET', '/health', token === undefined ? {} : { token });
       expect([status, body]).toEqual([200, { ok: true, services: ['bureaus', 'accounts', 'admin'] }]);
@@ -99,18 +99,18 @@ describe('directory.getReadiness', () => {
 
   test.each([
     [
-      'the database is away',
-      new Problem('unavailable', 'database_unavailable', 'Away.', { headers: { 'retry-after': '2' } }),
+      'the database is unreachable',
+      new Problem('unavailable', 'database_unavailable', 'Unreachable.', { headers: { 'retry-after': '2' } }),
       'database_unavailable',
       '2',
     ],
     [
-      'the server drains',
+      'the server finishes its last requests',
       new Problem('unavailable', 'draining', 'The server stops.', { headers: { 'retry-after': '1' } }),
       'draining',
       '1',
     ],
-    ['the check fails for another reason', new Error('secret detail'), 'not_ready', '1'],
+    ['the check fails with another error', new Error('secret detail'), 'not_ready', '1'],
   ])('is 503 while %s', async (_name, error, code, retryAfter) => {
     await withFailingCheck(error, async () => {
       const { status, headers, body } = await world.call('GET', '/ready');

@@ -1,5 +1,5 @@
-// Behaviour that clients of other interfaces expect beyond the body: ignored query parameters, and
-// error types that map to the clients' own classes. The official clients run against a real
+// Clients of other interfaces expect more than their request and response formats: unknown query parameters
+// are ignored, and errors have the types of these clients' own classes. The official clients call a real
 // gateway.
 import Anthropic from '@anthropic-ai/sdk';
 import { createGateway as createGateway3, GatewayError as GatewayError3 } from 'ai-gateway3';
@@ -48,7 +48,7 @@ describe('an unknown query parameter', () => {
     expect((await fetch(`${world.url}/v1/ai/config?beta=true`, authorized())).status).toBe(200);
   });
 
-  test('is refused at an operation of this interface', async () => {
+  test('is refused by an operation of Townhall itself', async () => {
     expect((await fetch(`${world.url}/v1/ai/models?beta=true`, authorized())).status).toBe(400);
   });
 });
@@ -71,7 +71,7 @@ describe('an error of the messages format', () => {
       Anthropic.BadRequestError,
       'invalid_request_error',
     ],
-  ])('for %s has the type that its client maps', async (_name, call, errorClass, type) => {
+  ])('for %s gets its own class in the Anthropic client', async (_name, call, errorClass, type) => {
     const error = await call().then(
       () => undefined,
       (reason: unknown) => reason,
@@ -92,11 +92,11 @@ describe('an error of the messages format', () => {
   });
 });
 
-describe('an error for the AI SDK’s gateway provider', () => {
+describe('the AI SDK’s gateway provider', () => {
   test.each([
     ['3', createGateway3, GatewayError3],
     ['4', createGateway4, GatewayError4],
-  ])('is of the class that version %s maps', async (_version, create, errorClass) => {
+  ])('has its own error class in version %s', async (_version, create, errorClass) => {
     const call = async (apiKey: string, model: string) => {
       const gateway = create({ baseURL: `${world.url}/v1/ai`, apiKey });
       return gateway(model)
@@ -115,7 +115,7 @@ describe('an error for the AI SDK’s gateway provider', () => {
     });
   });
 
-  test('marks its list of models as varying by user agent', async () => {
+  test('gets a list of models that caches keep apart by user agent', async () => {
     const response = await fetch(`${world.url}/v1/ai/config`, {
       headers: { authorization: `Bearer ${world.userToken}`, 'user-agent': 'ai-sdk/gateway/4.0.0' },
     });

@@ -1,4 +1,4 @@
-// Every operation with every kind of credential: the answer is the one of the contract.
+// Calls every operation with every kind of credential and compares the answers with the contract.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { callers, operations, insertBureaus, callAll, type Finding } from '../contract/identity-table.ts';
 import { startGateway, type GatewayWorld } from '../support/gateway.ts';
@@ -13,7 +13,7 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 describe('operations × identities', () => {
-  test('has a row for every operation and a column for every caller', () => {
+  test('has a result for every operation and every caller', () => {
     expect(findings).toHaveLength(operations().length * callers.length);
     expect(operations().length).toBeGreaterThan(30);
   });

@@ -1,4 +1,4 @@
-// Rate limits over HTTP: headers, 429, the counted address, and the effect of `off`.
+// Rate limits over HTTP: their headers, the answer 429, the address that is counted, and the value `off`.
 import { afterEach, describe, expect, inject, test, vi } from 'vitest';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { connect } from '../../src/kernel/data/database.ts';
@@ -28,7 +28,7 @@ async function countStatuses(answers: Promise<Response>[]): Promise<Record<numbe
   return counts;
 }
 
-/** Resolves to the first refused request; until then the bucket gains one every three seconds. */
+/** Sends requests until one is refused and resolves to its response. */
 async function exhaustLimit({ url, userToken }: GatewayWorld): Promise<Response> {
   return vi.waitFor(
     async () => {
@@ -48,13 +48,13 @@ describe('the limit of requests', () => {
     expect(headers.get('ratelimit')).toMatch(/^"user";r=19;t=\d+$/);
   });
 
-  test('of a user admits its number of requests at once', async () => {
+  test('of a user allows its number of requests at once', async () => {
     const { url, userToken } = await start({ RATE_LIMIT_USER: '20' });
     const counts = await countStatuses(
       Array.from({ length: 30 }, () => get(url, '/v1/accounts/me', bearer(userToken))),
     );
     expect(counts[200]).toBeGreaterThanOrEqual(20);
-    // On a busy machine the bucket gains a few requests meanwhile, one every three seconds.
+    // One more request is allowed every three seconds, which makes a difference on a busy machine.
     expect(counts[200]).toBeLessThanOrEqual(24);
     expect(counts[429]).toBe(30 - (counts[200] ?? 0));
   });
@@ -112,7 +112,6 @@ describe('the limit of requests', () => {
       401: 5,
       429: 3,
     });
-    // Media links have a limit too.
     expect((await countStatuses(Array.from({ length: 30 }, () => get(url, link))))[429]).toBeGreaterThan(15);
   });
 
@@ -146,7 +145,7 @@ describe('the limit of requests', () => {
     );
   });
 
-  test('being off leaves password attempts limited', async () => {
+  test('remains in force for password attempts while it is off', async () => {
     const { guest } = await start({}, true);
     const { adminId } = testAdministrator;
     const codes = await Promise.all(
@@ -163,7 +162,7 @@ describe('the limit of requests', () => {
 });
 
 describe('the address of a client', () => {
-  test('is the one that a trusted proxy forwards', async () => {
+  test('is the address that a trusted proxy forwards', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3', TRUSTED_PROXIES: '127.0.0.0/8, ::1' });
     const answerFrom = (client: string) =>
       get(url, '/v1/accounts/providers', { 'x-forwarded-for': `6.6.6.6, ${client}` });
@@ -174,23 +173,23 @@ describe('the address of a client', () => {
     expect((await answerFrom('198.51.100.2')).status).toBe(400);
   });
 
-  test('is the peer’s own unless a proxy is trusted', async () => {
+  test('is that of its connection without a trusted proxy', async () => {
     const { url } = await start({ RATE_LIMIT_GUEST: '3' });
     const counts = await countStatuses(
-      Array.from({ length: 6 }, (_, n) =>
-        get(url, '/v1/accounts/providers', { 'x-forwarded-for': `198.51.100.${n}` }),
+      Array.from({ length: 6 }, (_, index) =>
+        get(url, '/v1/accounts/providers', { 'x-forwarded-for': `198.51.100.${index}` }),
       ),
     );
     expect(counts).toEqual({ 400: 3, 429: 3 });
   });
 
-  test('may have a hundred requests at once behind a proxy', async () => {
+  test('can have a hundred requests open at once behind a proxy', async () => {
     const { url } = await start({
       TRUSTED_PROXIES: '127.0.0.1',
       RATE_LIMIT_GUEST: '100000',
       RATE_LIMIT_USER: '100000',
     });
-    // Each request occupies a slot, since its body never arrives.
+    // Each request stays open, since its body never ends.
     const openStreams = Array.from({ length: 100 }, () => {
       const gate = new AbortController();
       const body = new ReadableStream({ start: (controller) => controller.enqueue(Buffer.from('{')) });
@@ -214,7 +213,7 @@ describe('the address of a client', () => {
 });
 
 describe.runIf(inject('databaseSource')?.engine === 'postgres')('the limit of two replicas', () => {
-  test('admits at most 5 % more than that of one', async () => {
+  test('allows at most 5 % more than the limit of one', async () => {
     const place = await testDatabase();
     const secondConnection = await connect(place.options, { log: silentLog });
     try {
@@ -224,8 +223,8 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')('the limit of tw
       const policy = { name: 'user', perMinute: 600 };
       const startedMs = performance.now();
       const results = await Promise.all(
-        Array.from({ length: 2_000 }, async (_, n) =>
-          (replicas[n % 2] as (typeof replicas)[number]).take('somebody', policy),
+        Array.from({ length: 2_000 }, async (_, index) =>
+          (replicas[index % 2] as (typeof replicas)[number]).take('somebody', policy),
         ),
       );
       const allowedCount = results.filter(({ isAllowed }) => isAllowed).length;

@@ -52,7 +52,7 @@ describe('the models of a user', () => {
   });
 
   test('are not limited for an administrator', async () => {
-    // Beside the local models, all curated ones, whose keys are not set here.
+    // The local models and all curated models, although no key of a provider is set here.
     expect((await world.admin.ai.listModels()).items.length).toBeGreaterThan(20);
   });
 });

@@ -1,4 +1,4 @@
-// A gateway whose models are those of the scripted provider.
+// A gateway that serves the models of a scripted provider.
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ export interface ProviderWorld {
   close(): Promise<void>;
 }
 
-/** Starts both; `modelsFileOf` returns the text of the models file, and the provider has its key. */
+/** Starts both. `modelsFileOf` returns the text of the models file. The key of the provider is set. */
 export async function startProviderWorld(
   modelsFileOf: (provider: ScriptedProvider) => string,
   options: GatewayWorldOptions = {},

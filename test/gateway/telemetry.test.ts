@@ -1,5 +1,5 @@
-// Observability of a gateway: metrics, spans, the log line and Server-Timing of a provider call
-// agree, and none contains a prompt, an answer or a key.
+// The metrics, spans, log line and Server-Timing of a call to a provider agree. They contain no prompt, no
+// answer and no key.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -81,11 +81,11 @@ afterAll(async () => {
 
 const metrics = async (): Promise<string> => (await fetch(metricsUrl)).text();
 
-/** The first span of the name after the first `count` spans. */
+/** Waits for a span with the name, other than the first `count` spans that were collected. */
 const waitForSpan = (name: string, count: number) =>
   collector.waitFor((span) => span.name === name && collector.spans.indexOf(span) >= count);
 
-/** Waits for the log line of the request. */
+/** The log line of the request, as soon as it is written. */
 async function lineOf(requestId: string | null): Promise<Record<string, unknown>> {
   return vi.waitFor(
     () => {
@@ -198,7 +198,7 @@ function valueOf(text: string, series: string): number {
 }
 
 describe('a call to a provider', () => {
-  // Follows the two calls of the tests before it.
+  // Counts the two calls that the tests above made.
   test('appears in the metrics with its tokens and retries', async () => {
     const failedResponse = await ask('acme/broken');
     expect(failedResponse.status).toBe(502);
@@ -267,9 +267,9 @@ describe('a call to a provider', () => {
     await waitForSpan(`${operation} acme/vectors`, spanCount);
   });
 
-  test('of an image job belongs to no request', async () => {
+  test('of an image job has a span without a parent', async () => {
     const headers = { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json' };
-    // The first job starts the queue.
+    // Two images, because the first job also starts the queue.
     for (const prompt of ['CANARY-one', 'CANARY-two']) {
       const body = JSON.stringify({ model: 'acme/painter', prompt });
       const answer = await fetch(`${world.url}/v1/images/generations`, { method: 'POST', headers, body });
@@ -354,7 +354,7 @@ describe('the log of a call that fails', () => {
     expect(world.logLines.join('')).not.toContain('CANARY-key-of-acme');
   });
 
-  test('omits the provider’s error once a retry answers', async () => {
+  test('omits the provider’s error when a retry succeeds', async () => {
     const answer = await ask('acme/flaky');
     expect(answer.headers.get('x-townhall-attempts')).toBe('acme/flaky;upstream_failed, acme/flaky;answered');
     await answer.text();
