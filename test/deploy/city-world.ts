@@ -1,5 +1,5 @@
-// A project for one test file, deployed by the command line as an operator does, on the database of
-// the test run. `close` removes everything.
+// A project for one test file. It is deployed with the command line, as an operator does it, on the database
+// of the test run. `close` removes everything.
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request } from 'node:http';
@@ -40,7 +40,7 @@ export async function createCity(): Promise<CityWorld> {
   const source = inject('databaseSource');
   const engine = source?.engine ?? 'embedded';
   const serverUrl = source?.engine === 'postgres' ? source.url : undefined;
-  // A short path, because a socket's path is limited to about 100 bytes.
+  // A short path, because the path of a socket is limited to about 100 bytes.
   const root = await mkdtemp(join(tmpdir(), 'th-city-'));
   const directory = join(root, 'demo');
   const databaseName = `townhall_city_${randomBytes(5).toString('hex')}`;
@@ -104,7 +104,7 @@ async function cityEnvironment(home: string, databaseUrl?: string): Promise<Reco
   };
 }
 
-/** Uses a new connection: an older one may still lead to the previous version. */
+/** Uses a new connection, since an older connection may still lead to the previous version. */
 function getJson(url: string): Promise<{ status: number; body: unknown }> {
   return new Promise((resolve, reject) => {
     request(url, { agent: false }, (response) => {

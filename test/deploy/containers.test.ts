@@ -1,5 +1,5 @@
-// The rendered Dockerfile, compose files and systemd units, built and run with Debian's podman.
-// Packing takes two minutes; PACKAGES=build/packages takes the tarballs of `npm run pack` instead.
+// Builds and runs the rendered Dockerfile, compose files and systemd units with Debian's podman. Packing
+// takes two minutes. PACKAGES=build/packages uses the tarballs of `npm run pack` instead.
 import { execFile } from 'node:child_process';
 import { cp, mkdir, readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,20 +18,21 @@ import { issueUserToken } from './user-token.ts';
 
 const minutes = 60_000;
 const missing = missingForContainers();
-if (missing !== null) console.warn(`SKIPPED: the rendered deployment files are not run: ${missing}.`);
+if (missing !== null) console.warn(`SKIPPED: the rendered deployment files are not run (${missing}).`);
 
 const baseImage = 'localhost/node-base:24';
 const image = 'localhost/demo';
 const administrator = { ADMIN_ID: testAdministrator.adminId, ADMIN_PASSWORD: testAdministrator.password };
 
 let podman: Podman;
-/** The project's folder, and the folder of its rendered files. */
+/** The project's folder. */
 let project: string;
+/** The folder of its rendered files. */
 let deployment: string;
-/** Arguments of the build: this checkout's tarballs, in the project's folder. */
+/** The build arguments of the Dockerfile. The tarballs of this checkout are in the project's folder. */
 let buildSettings: { BASE_IMAGE: string; TOWNHALL_PACKAGE: string };
 
-/** The folder with the tarballs of this checkout. */
+/** Makes the tarballs of this checkout, and returns their folder. */
 async function pack(): Promise<string> {
   const existing = process.env['PACKAGES'];
   if (existing !== undefined) return existing;
@@ -41,7 +42,7 @@ async function pack(): Promise<string> {
   return output;
 }
 
-/** Puts the tarballs of the server into the project's folder, and returns their paths there. */
+/** Copies the tarballs of the server into the project's folder, and returns their paths there. */
 async function packInto(folder: string): Promise<string[]> {
   const output = await pack();
   const tarballs = (await readdir(output)).filter((name) => /^townhall-(gateway-)?\d.*\.tgz$/.test(name));
@@ -82,7 +83,7 @@ function succeeds(command: Promise<unknown>): Promise<boolean> {
   );
 }
 
-/** Waits for a server; the error has the log of its container. */
+/** Waits for a server. If it does not answer, the error has the log of its container. */
 async function waitForServer(url: string, container: string): Promise<void> {
   await until(() => answers(url), `${url} answers`, 2 * minutes).catch(async (error: unknown) => {
     const { stdout, stderr } = await podman.run('logs', container);
@@ -97,13 +98,13 @@ async function answerOf(gatewayUrl: string, token: string): Promise<unknown> {
   });
 }
 
-/** User, effective and bounding capabilities, and the system call filter of the first process. */
+/** The user, the effective and bounding capabilities, and the system call filter of the first process. */
 async function confinementOf(container: string): Promise<string[]> {
   const { stdout } = await podman.run('top', container, 'user', 'capeff', 'capbnd', 'seccomp');
   return stdout.trim().split('\n')[1]?.split(/\s+/) ?? [];
 }
 
-/** Starts the image with the limits that the compose file and the chart set, too. */
+/** Starts the image with the limits that the compose file and the chart also set. */
 async function startContainer(name: string, options: readonly string[]): Promise<void> {
   const limits = ['--read-only', '--cap-drop', 'ALL', '--security-opt', 'no-new-privileges'];
   await podman.run('run', '--detach', '--name', name, ...limits, ...options, image);
@@ -117,7 +118,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
   beforeAll(async () => {
     podman = await openPodman();
     await makeProject();
-    // One after the other: the packing has a deadline, and both take all processors.
+    // One after the other, since both use all processors and packing has a time limit.
     const tarballs = await packInto(project);
     await createBaseImage(podman, baseImage);
     buildSettings = { BASE_IMAGE: baseImage, TOWNHALL_PACKAGE: tarballs.join(' ') };
@@ -141,7 +142,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
 
   describe('the image', () => {
     let port: number;
-    /** The port and the volume of the image's containers. */
+    /** Options that publish the port and mount the data volume of a container. */
     let mounts: string[];
     let token: string;
     beforeAll(async () => {
@@ -162,7 +163,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
       expect(files.filter((file) => /\.env|notes|master\.key/.test(file))).toEqual([]);
     });
 
-    test('runs without root, capabilities and a writable root', async () => {
+    test('runs as another user than root, without capabilities, on a read-only file system', async () => {
       expect(await confinementOf('first')).toEqual(['node', 'none', 'none', 'filter']);
       await expect(podman.run('exec', 'first', 'touch', '/city/file')).rejects.toThrow(
         'Read-only file system',
@@ -185,7 +186,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
       expect(await providers.json()).toMatchObject({ items: [] });
     });
 
-    test('has its data again after SIGTERM and another start', async () => {
+    test('exits cleanly on SIGTERM and has its data in the next container', async () => {
       await podman.run('stop', '--time', '40', 'first');
       const { stdout } = await podman.run('inspect', 'first', '--format', '{{.State.ExitCode}}');
       expect(stdout.trim()).toBe('0');
@@ -195,7 +196,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
       expect(await answerOf(urlOf(port), token)).toMatchObject({ role: 'assistant' });
     });
 
-    test('keeps images in a bucket', async () => {
+    test('stores images in a bucket', async () => {
       const s3 = await startS3Server();
       const s3Port = await freePort();
       const settings = { ...administrator, ...s3.env(''), HOST: '127.0.0.1', PORT: String(s3Port) };
@@ -254,7 +255,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
       });
     });
 
-    test('keep the data of both over down and up', async () => {
+    test('keep the data of both when they are stopped and started', async () => {
       const { stdout: token } = await podman.run('exec', 'deployment_agent_1', 'cat', '/data/agent.token');
       await podman.compose(deployment, env, ...files, 'down');
       await podman.compose(deployment, env, ...files, 'up', '--detach');
@@ -268,7 +269,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
       await podman.compose(deployment, env, ...files, 'down');
     });
 
-    test('have options that let the agent run commands', async () => {
+    test('contain commented options with which the agent can run commands', async () => {
       const text = await readFile(join(deployment, 'compose.agent.yaml'), 'utf8');
       const [, options = ''] = /^ +# (security_opt: .*)$/m.exec(text) ?? [];
       expect(options).not.toBe('');
@@ -285,7 +286,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
     });
   });
 
-  // An image of Debian's PostgreSQL that takes the settings of the official one.
+  // The database is Debian's PostgreSQL, in an image with the settings of the official image.
   describe('the compose file with PostgreSQL', () => {
     const databaseImage = 'localhost/postgres';
     let directory: string;
@@ -303,7 +304,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
       await runTownhall(['deploy', '--render', directory], project);
     }, 10 * minutes);
 
-    test('starts a gateway on its database', async () => {
+    test('starts a gateway that uses its database', async () => {
       const port = await freePort();
       const env = {
         ...buildSettings,
@@ -326,7 +327,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
     });
   });
 
-  // systemd as the first process of a container.
+  // systemd is the first process of a container.
   describe('the systemd units', () => {
     const machine = 'machine';
     const exec = async (...words: string[]): Promise<string> =>
@@ -363,7 +364,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
       expect(await cityOf()).toMatchObject({ name: 'notes', version: '0.1.1' });
     });
 
-    test('a deployment hands over to the process of the unit', async () => {
+    test('a deployment upgrades the City in the process of the unit', async () => {
       const pid = await exec('systemctl', 'show', '--property', 'MainPID', '--value', 'notes');
       await exec('runuser', '--user', 'townhall', '--', 'townhall', 'deploy', '--project', '/srv/notes');
       expect(await cityOf()).toMatchObject({ version: '0.1.2' });
@@ -396,7 +397,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
         output: string;
       };
       expect(answer).toMatchObject({ exitCode: 0 });
-      // The range of dynamic users.
+      // The ids of dynamic users start here.
       expect(Number(answer.output)).toBeGreaterThanOrEqual(61_184);
     });
 
@@ -430,7 +431,7 @@ fi
 exec postgres -c 'listen_addresses=*'
 `;
 
-// The settings of the image are those of a container; an empty one counts as absent.
+// The image has settings for a container. An empty setting counts as absent, so the defaults apply again.
 const systemdDockerfile = `FROM ${image}
 USER root
 RUN apt-get update && apt-get install --yes --no-install-recommends systemd dbus
@@ -440,7 +441,7 @@ HEALTHCHECK NONE
 CMD ["/lib/systemd/systemd"]
 `;
 
-/** A program that prints a user token; the local login accepts callers on the same machine only. */
+/** A program that prints a user token. It must run on the machine of the gateway, where local login works. */
 function localLogin(gateway: string): string {
   return `const { login_id } = await (await fetch('${gateway}/v1/accounts/login/start', {
     method: 'POST',
@@ -451,7 +452,7 @@ function localLogin(gateway: string): string {
   console.log(login.user_token);`;
 }
 
-/** A program that prints the answer of an agent. */
+/** A program that prints the answer of an agent to a question. */
 function execution(agent: string, token: string): string {
   return `const answer = await fetch('${agent}/api/execute', {
     method: 'POST',

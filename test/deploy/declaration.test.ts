@@ -1,4 +1,4 @@
-// The declaration townhall.json: its valid forms, and errors with line and column.
+// Reads the declaration townhall.json. Errors have the line and column.
 import { describe, expect, test } from 'vitest';
 import { declarationSchema, parseDeclaration } from '../../src/deploy/index.ts';
 import { compileSchema } from '../../src/kernel/contract/schema.ts';
@@ -36,7 +36,7 @@ function parseError(text: string): string {
   throw new Error('The declaration is valid.');
 }
 
-/** One member a line, so that errors have distinct lines. */
+/** Writes each member on its own line, so that errors have different lines. */
 const stringify = (document: object): string => JSON.stringify(document, null, 2);
 
 describe('parseDeclaration', () => {
@@ -74,7 +74,7 @@ describe('parseDeclaration', () => {
     });
   });
 
-  test('accepts a byte order mark and a schema name', () => {
+  test('accepts a byte order mark and the member $schema', () => {
     expect(parseDeclaration(`\uFEFF${stringify({ $schema: './x.json', ...completeDeclaration })}`).name).toBe(
       'notes',
     );
@@ -161,7 +161,7 @@ describe('parseDeclaration', () => {
         'declare deployment.resources.database too',
     ],
     [
-      'two resources with one binding',
+      'two resources with the same binding',
       stringify(declarationWith({ resources: { ...resources, queue: { type: 'pg-boss', binding: 'db' } } })),
       'townhall.json:19:9: deployment.resources.queue.binding is "db", which is also the binding of the database',
     ],
@@ -199,7 +199,7 @@ describe('parseDeclaration', () => {
     expect(parseError(text)).toContain(message);
   });
 
-  test('reports all errors at once in their order', () => {
+  test('reports all errors at once, ordered by line', () => {
     const errors = parseError(stringify({ ...completeDeclaration, type: 'x', name: 7, more: true })).split(
       '\n',
     );
@@ -214,9 +214,11 @@ describe('parseDeclaration', () => {
     expect(() => compileSchema(declarationSchema)).not.toThrow();
     const members = membersOf(declarationSchema);
     expect(members.map(([path]) => path)).toContain('.deployment.resources.storage.public_url_prefix');
-    const selfExplaining = (schema: Schema) =>
-      '$ref' in schema || 'const' in schema || schema['type'] === 'object';
-    expect(members.filter(([, schema]) => !('description' in schema) && !selfExplaining(schema))).toEqual([]);
+    const needsDescription = (schema: Schema) =>
+      !('$ref' in schema || 'const' in schema || schema['type'] === 'object');
+    expect(members.filter(([, schema]) => !('description' in schema) && needsDescription(schema))).toEqual(
+      [],
+    );
   });
 });
 

@@ -1,5 +1,5 @@
-// The life of a deployed project: deploy, upgrade, rollback, crash, stop and start, by commands,
-// exit codes and calls.
+// A deployed project: its commands and their exit codes, and calls to it after a deployment, an upgrade, a
+// rollback, a crash, a stop and a start.
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
@@ -37,7 +37,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(screen).toContain('is not empty');
   });
 
-  test('prints a plan without a change in a dry run', async () => {
+  test('prints its plan and changes nothing in a dry run', async () => {
     const treeBefore = readTree(city.directory);
     const { code, screen } = await city.run(['deploy', '--dry-run']);
     expect(screen).toContain('0.1.0 to 0.1.1');
@@ -46,7 +46,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(readTree(city.directory)).toEqual(treeBefore);
   });
 
-  test('finds nothing to verify before the first deployment', async () => {
+  test('fails its verification before the first deployment', async () => {
     const treeBefore = readTree(city.directory);
     const { code, screen } = await city.run(['deploy', '--verify-only'], { PORT: '1' });
     expect(code).toBe(1);
@@ -54,7 +54,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(readTree(city.directory)).toEqual(treeBefore);
   });
 
-  test('serves the first deployment without an install', async () => {
+  test('serves its first deployment without an installation of packages', async () => {
     const { code, screen } = await city.run(['deploy']);
     expect(screen).toMatch(/demo 0\.1\.1 serves at http:\/\/127\.0\.0\.1:\d+/);
     expect(code).toBe(0);
@@ -98,13 +98,13 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(await city.version()).toBe('0.1.1');
   });
 
-  test('lets data commands use its database', async () => {
+  test('is the target of data commands in its folder', async () => {
     const ledger = await city.run(['ledger', 'verify', '--json']);
     expect(ledger).toMatchObject({
       code: 0,
       screen: expect.stringContaining('Using the data of the City demo, deployed from this folder.'),
     });
-    // The user of the previous test has an account in it.
+    // Some test above issued a token, so the ledger has an account of its user.
     expect(ledger.screen).toMatch(/"accounts":[1-9]/);
     expect(await city.run(['doctor'])).toMatchObject({
       code: 0,
@@ -113,7 +113,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(await readdir(city.directory)).not.toContain('data');
   });
 
-  test('replaces the version under load without a failed request', async () => {
+  test('is upgraded under load without a failed request', async () => {
     const urlBefore = await city.url();
     const pidBefore = (await city.supervisor.status())?.gatewayPid ?? 0;
     const token = await city.userToken();
@@ -126,7 +126,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
       streamWorkers: 4,
     });
     const { code, screen } = await city.run(['deploy', '--json']);
-    // The previous version ends once its last streams are finished.
+    // The process of the previous version exits after its last streams.
     await expect.poll(() => isRunning(pidBefore), { timeout: 60_000 }).toBe(false);
     const tally = await load.stop();
     expect(code, screen).toBe(0);
@@ -139,7 +139,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(tally.streams).toBeGreaterThan(4);
   });
 
-  test('rolls back to the previous version in an unchanged folder', async () => {
+  test('is rolled back to the previous version without a change of its files', async () => {
     const { code, screen } = await city.run(['city', 'rollback', '--json']);
     expect(code, screen).toBe(0);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });
@@ -148,7 +148,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(await city.read('src/index.ts')).toBe(serviceSource('second'));
   });
 
-  test('restarts a killed gateway while callers wait', async () => {
+  test('restarts a killed gateway and answers calls made meanwhile', async () => {
     const pid = (await city.supervisor.status())?.gatewayPid ?? 0;
     process.kill(pid, 'SIGKILL');
     await expect
@@ -163,7 +163,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(status?.restarts).toBeGreaterThan(0);
   });
 
-  test('starts at the same address after a stop', async () => {
+  test('has the same address after a stop and a start', async () => {
     const url = await city.url();
     const result = await city.run(['deploy', '--stop', '--json']);
     expect(JSON.parse(result.screen)).toEqual({ stopped: true });

@@ -1,5 +1,5 @@
-// A deployment that fails at each of its steps, for common reasons: the previous version keeps
-// serving, the version number stays the same, and no files or processes are left behind.
+// Deployments that fail at each step and for common reasons. The previous version continues to serve, the
+// version number stays the same, and no version or candidate is left over.
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
@@ -29,7 +29,7 @@ afterAll(async () => {
   await city?.close();
 }, minutes);
 
-/** Everything about the City that operators and callers can observe. */
+/** What operators and callers can see of the City. */
 async function snapshot(): Promise<unknown> {
   const { version, url, candidate } = (await city.supervisor.status()) ?? {};
   const versions = await cityFolder(city.directory).versions();
@@ -44,7 +44,7 @@ async function snapshot(): Promise<unknown> {
   };
 }
 
-/** An entry with a service, and a statement that runs only in the process that serves. */
+/** The source of an entry with a service. The statement runs only in the process of a gateway. */
 const sourceWithStart = (statement: string): string => `import { defineService } from 'townhall';
 if (process.argv.includes('serve')) ${statement}
 export const a = defineService({ id: 'a', name: 'A', actions: { b: { method: 'GET', run: () => 1 } } });
@@ -94,17 +94,17 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
       /ended the process \(code 3\)/,
     ],
     [
-      'an entry that fails only where it serves',
+      'an entry that throws in the gateway only',
       { files: { 'src/index.ts': sourceWithStart("throw new Error('not here');") } },
       /src\/index\.ts: not here \(line 2\)/,
     ],
     [
-      'an entry that ends the process where it serves',
+      'an entry that ends the process of the gateway',
       { files: { 'src/index.ts': sourceWithStart('process.exit(4);') } },
       /exited \(code 4\)/,
     ],
     [
-      'an entry that never ends where it serves',
+      'an entry that never completes in the gateway',
       {
         files: { 'src/index.ts': sourceWithStart('await new Promise(() => setInterval(() => {}, 1000));') },
         flags: ['--timeout', '4'],
@@ -122,12 +122,12 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
       /package\.json:1:1: version is required/,
     ],
     [
-      'a version that cannot be raised',
+      'a version with a suffix',
       { files: { 'package.json': '{ "version": "1.0.0-beta" }' } },
       /package\.json:1:3: version must be three numbers/,
     ],
     [
-      'a setting that cannot be read',
+      'a setting with an invalid value',
       { env: { TIMEOUT_DRAIN_MS: 'soon' } },
       /TIMEOUT_DRAIN_MS takes a whole number/,
     ],
@@ -162,7 +162,7 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
     expect(await snapshot()).toEqual(snapshotBefore);
   });
 
-  test('for Ctrl-C midway', async () => {
+  test('for Ctrl-C during the deployment', async () => {
     const snapshotBefore = await snapshot();
     const run = townhall(['deploy'], { cwd: city.directory, env: city.env });
     await run.waitFor(/trying/);
@@ -173,8 +173,8 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
   });
 });
 
-describe('the deployment after a failed one', { timeout: 4 * minutes }, () => {
-  test('may move to another port', async () => {
+describe('the deployment after a failed deployment', { timeout: 4 * minutes }, () => {
+  test('can move the City to another port', async () => {
     const urlBefore = await city.url();
     const port = await freePort();
     await city.write('src/index.ts', originalSource.replace('Hello, world.', 'Hello again.'));
@@ -182,7 +182,7 @@ describe('the deployment after a failed one', { timeout: 4 * minutes }, () => {
     expect(code, screen).toBe(0);
     expect(await city.url()).toBe(`http://127.0.0.1:${port}`);
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello again.' } });
-    // The version before finishes its requests and then frees its address.
+    // The previous version finishes its requests and then closes its port.
     await expect
       .poll(
         () =>
@@ -196,12 +196,12 @@ describe('the deployment after a failed one', { timeout: 4 * minutes }, () => {
     expect(await city.version()).toBe('0.1.2');
   });
 
-  test('succeeds after a command that was killed midway', async () => {
+  test('succeeds after the command was killed during a deployment', async () => {
     const deployment = townhall(['deploy'], { cwd: city.directory, env: city.env });
     const candidate = async () => (await city.supervisor.status())?.candidate;
     await expect.poll(candidate, { timeout: 60_000, interval: 20 }).toMatch(/^0\.1\.3/);
     deployment.process.kill('SIGKILL');
-    // The candidate of the killed command ends; no command reads its result.
+    // The supervisor completes the trial of the candidate, although no command reads its result.
     await expect.poll(async () => (await city.supervisor.status())?.step, { timeout: 80_000 }).toBe(null);
     expect(await candidate()).toMatch(/^0\.1\.3/);
     const { code, screen } = await city.run(['deploy']);

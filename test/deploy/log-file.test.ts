@@ -1,4 +1,4 @@
-// The log file of a detached supervisor.
+// The log file of a supervisor in the background.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -19,7 +19,7 @@ describe('the log file of a supervisor', () => {
     expect(statSync(file).mode & 0o777).toBe(0o600);
   });
 
-  test('keeps three files of its size', () => {
+  test('keeps three files of the maximal size', () => {
     const log = openLogFile(file, { maxBytes: 4 });
     for (const line of ['one\n', 'two\n', 'six\n', 'ten\n']) log.write(line);
     log.close();
@@ -27,7 +27,7 @@ describe('the log file of a supervisor', () => {
     expect(texts).toEqual(['ten\n', 'six\n', 'two\n']);
   });
 
-  test('can be written after a rotation that failed', () => {
+  test('can be written after a failed rotation', () => {
     const log = openLogFile(file, { maxBytes: 4 });
     for (const line of ['one\n', 'two\n']) log.write(line);
     mkdirSync(path.join(`${file}.2`, 'in the way'), { recursive: true });

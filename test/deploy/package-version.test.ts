@@ -1,4 +1,4 @@
-// The version in package.json: other changes of the file during a deployment are kept.
+// Raises and restores the version in package.json, and keeps other changes that are made during a deployment.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,14 +16,14 @@ const write = (text: string): Promise<void> => writeFile(join(folder, 'package.j
 const read = (): Promise<string> => readFile(join(folder, 'package.json'), 'utf8');
 
 describe('the version of a package', () => {
-  test('is raised in the text of that moment', async () => {
+  test('is raised in the current text of the file', async () => {
     const version = await readPackageVersion(folder);
     await write('{ "name": "notes", "version": "0.1.0" }\n');
     await version.raise();
     expect(await read()).toBe('{ "name": "notes", "version": "0.1.1" }\n');
   });
 
-  test('is restored in the text of that moment', async () => {
+  test('is restored in the current text of the file', async () => {
     const version = await readPackageVersion(folder);
     await version.raise();
     await write('{ "name": "notes", "version": "0.1.1" }\n');
@@ -31,7 +31,7 @@ describe('the version of a package', () => {
     expect(await read()).toBe('{ "name": "notes", "version": "0.1.0" }\n');
   });
 
-  test('is not raised over another version', async () => {
+  test('is not raised when another program has changed it', async () => {
     const version = await readPackageVersion(folder);
     await write('{ "version": "0.5.0" }\n');
     await expect(version.raise()).rejects.toThrow('from 0.1.0 to 0.5.0 during the deployment');

@@ -1,5 +1,5 @@
-// Debian's podman with a store, networks and limits of its own, and a base image like the official
-// one of Node: a Debian root made by debootstrap with Node, npm and the user "node".
+// Debian's podman with its own store, networks and limits, and a base image like the official image of Node:
+// a Debian root that debootstrap makes, with Node, npm and the user "node".
 import { execFile } from 'node:child_process';
 import { existsSync, statfsSync } from 'node:fs';
 import { chmod, cp, mkdir, mkdtemp, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
@@ -10,11 +10,11 @@ import { promisify } from 'node:util';
 const execute = promisify(execFile);
 const overlayFileSystem = 0x794c7630;
 
-/** What the tests of containers lack on this machine; null when they can run. */
+/** Why the tests of containers cannot run on this machine, or null when they can. */
 export function missingForContainers(): string | null {
-  if (process.getuid?.() !== 0) return 'they need root';
+  if (process.getuid?.() !== 0) return 'this requires root';
   const missing = ['podman', 'podman-compose', 'runc', 'debootstrap'].filter((name) => !isInPath(name));
-  return missing.length === 0 ? null : `${missing.join(', ')} not installed`;
+  return missing.length === 0 ? null : `not installed: ${missing.join(', ')}`;
 }
 
 function isInPath(name: string): boolean {
@@ -43,13 +43,13 @@ export interface Podman {
 
 export async function openPodman(): Promise<Podman> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-podman-'));
-  // podman-compose calls podman, so the settings are in files instead of options.
+  // podman-compose calls podman, so the settings are in files that both read, instead of options.
   const settings = {
     CONTAINERS_CONF: join(folder, 'containers.conf'),
     CONTAINERS_STORAGE_CONF: join(folder, 'storage.conf'),
-    // Images have a health check in this format only.
+    // Only this format stores the health check of an image.
     BUILDAH_FORMAT: 'docker',
-    // Health checks run when a test asks for one: systemd would run them in time.
+    // Without systemd, no health check runs by itself. A test runs each one.
     DISABLE_HC_SYSTEMD: 'true',
   };
   await writeFile(settings.CONTAINERS_CONF, containersConf(folder));
@@ -65,22 +65,22 @@ export async function openPodman(): Promise<Podman> {
       start('podman-compose', words, { cwd: directory, env: { ...process.env, ...settings, ...env } }),
     async close() {
       await run('rm', '--all', '--force', '--time', '5');
-      // podman leaves its store mounted on itself.
+      // podman mounts its store on itself and leaves it so.
       for (const path of await mountsBelow(folder)) await execute('umount', [path]);
       await rm(folder, { recursive: true, force: true });
     },
   };
 }
 
-/** The deepest first. */
+/** The mount points below the folder, the longest path first, so that each can be unmounted. */
 async function mountsBelow(folder: string): Promise<string[]> {
   const lines = (await readFile('/proc/self/mounts', 'utf8')).split('\n');
   const paths = lines.map((line) => line.split(' ')[1] ?? '').filter((path) => path.startsWith(`${folder}/`));
   return paths.sort((a, b) => b.length - a.length);
 }
 
-// The default limits of podman exceed those of a machine that is itself confined. runc works with
-// both versions of control groups, also where they are mixed.
+// podman's default limits exceed what a machine that is itself a container allows. runc works with both
+// versions of control groups, also with both at once.
 function containersConf(folder: string): string {
   return `[containers]
 default_ulimits = ["nofile=8192:8192", "nproc=4096:4096"]
@@ -96,7 +96,7 @@ network_config_dir = "${folder}/networks"
 `;
 }
 
-// An overlay cannot lie on an overlay.
+// An overlay file system cannot be mounted in a folder that is in an overlay file system.
 function storageConf(folder: string): string {
   const driver = statfsSync(folder).type === overlayFileSystem ? 'vfs' : 'overlay';
   return `[storage]
@@ -106,7 +106,7 @@ runroot = "${folder}/run"
 `;
 }
 
-/** Makes the image; takes a minute. */
+/** Makes the base image with the name `image`, which takes a minute. */
 export async function createBaseImage({ folder, run }: Podman, image: string): Promise<void> {
   const root = join(folder, 'root');
   await execute('debootstrap', ['--variant=minbase', 'bookworm', root], { maxBuffer: 64 * 2 ** 20 });
@@ -125,7 +125,7 @@ export async function createBaseImage({ folder, run }: Podman, image: string): P
   await rm(archive);
 }
 
-// The authorities of this machine, which a proxy before the registry may need.
+// Installs the certificate authorities of this machine, since a proxy before the npm registry may need them.
 async function trustAuthorities(root: string): Promise<void> {
   const certificates = '/etc/ssl/certs/ca-certificates.crt';
   if (!existsSync(certificates)) return;

@@ -12,8 +12,8 @@ import { silentLog } from '../support/template.ts';
 const version = '0.1.0';
 
 /**
- * A gateway that writes its environment to `seen.json`, reports itself healthy and ready, and exits when it is
- * asked to leave.
+ * A gateway that writes its environment to `seen.json`, reports itself healthy and ready, and exits when it
+ * is asked to leave.
  */
 const recordingGateway = `
 import { writeFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ process.on('message', ({ kind, id, input }) => {
 
 let directory: string;
 beforeEach(async () => {
-  // A short path, because a socket's path is limited to about 100 bytes.
+  // A short path, because the path of a socket is limited to about 100 bytes.
   directory = await mkdtemp(join(tmpdir(), 'th-trial-'));
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));

@@ -1,5 +1,5 @@
-// The form of the rendered files for Docker, Compose, Helm and systemd. `containers.test.ts` runs
-// them, `test/oracles/chart.test.ts` gives the chart to Helm.
+// The texts of the rendered files for Docker, Compose, Helm and systemd. `containers.test.ts` runs them, and
+// `test/oracles/chart.test.ts` renders the chart with Helm.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import { isRendered, parseDeclaration, renderProject } from '../../src/deploy/in
 
 const run = promisify(execFile);
 const hasSystemd = existsSync('/usr/bin/systemd-analyze');
-if (!hasSystemd) console.warn('SKIPPED: there is no systemd-analyze here, so the units are not verified.');
+if (!hasSystemd) console.warn('SKIPPED: the units are not verified (not installed: systemd-analyze).');
 const units = ['notes.service', 'notes-agent.service'];
 const declarationWith = (resources: object, name = 'notes') =>
   parseDeclaration(
@@ -64,7 +64,7 @@ interface Compose {
   volumes: object;
 }
 
-test('every rendered file carries the mark of the renderer', () => {
+test('every rendered file is recognized as rendered', () => {
   const files = Object.entries(renderWith({}));
   expect(files.length).toBeGreaterThan(10);
   for (const [name, text] of files) expect(isRendered(text), name).toBe(true);
@@ -110,7 +110,7 @@ describe('the rendered Dockerfile', () => {
     });
   });
 
-  /** Docker leaves a path out when a pattern matches it or a folder above it. */
+  /** Docker excludes a path when a pattern matches the path or a folder above it. */
   function isIgnored(path: string): boolean {
     const patterns = linesOf(renderWith({})['Dockerfile.dockerignore']);
     return path
@@ -120,7 +120,7 @@ describe('the rendered Dockerfile', () => {
       );
   }
 
-  test('leaves data and secrets out of the image', () => {
+  test('excludes data and secrets from the image', () => {
     const secrets = [
       'data/townhall.db/master.key',
       'data/local.token',
@@ -161,7 +161,7 @@ describe('the rendered Dockerfile', () => {
 });
 
 describe('the rendered compose file', () => {
-  test('builds the project with a stop period', () => {
+  test('builds the image and gives the City 40 seconds to stop', () => {
     const { services, volumes } = parse(renderWith({})['compose.yaml'] ?? '') as Compose;
     expect(services['city']).toMatchObject({
       build: { context: '..', dockerfile: 'deployment/Dockerfile' },
@@ -178,7 +178,7 @@ describe('the rendered compose file', () => {
   test.each([
     ['compose.yaml', 'city'],
     ['compose.agent.yaml', 'agent'],
-  ])('%s limits what its container may do', (file, service) => {
+  ])('%s makes its container read-only and unprivileged', (file, service) => {
     const { services } = parse(renderWith({})[file] ?? '') as Compose;
     expect(services[service]).toMatchObject({
       read_only: true,
@@ -188,7 +188,7 @@ describe('the rendered compose file', () => {
     });
   });
 
-  test('demands a token of the gateway for the agent', () => {
+  test('requires a token of the gateway for the agent', () => {
     const { services } = parse(renderWith({})['compose.agent.yaml'] ?? '') as Compose;
     expect(services['agent']?.environment).toMatchObject({
       AGENT_GATEWAY_URL: 'http://city:8080',
@@ -196,7 +196,7 @@ describe('the rendered compose file', () => {
     });
   });
 
-  test('demands the secrets of PostgreSQL instead of storing them', () => {
+  test('requires the secrets of PostgreSQL instead of storing them', () => {
     const { services } = parse(
       renderWith({ database: { type: 'postgres', binding: 'db' } })['compose.yaml'] ?? '',
     ) as Compose;
@@ -212,7 +212,7 @@ describe('the rendered compose file', () => {
   });
 
   test.each([{}, { database: { type: 'postgres', binding: 'db' } }])(
-    'keeps the journal of charges on a volume',
+    'stores the journal of charges on a volume',
     (resources) => {
       const files = renderWith(resources);
       expect(files['Dockerfile']).toMatch(/^ENV .*\bJOURNAL_PATH=\/data\/journal$/m);
@@ -232,7 +232,7 @@ describe('the rendered chart', () => {
     return { isValid, values };
   }
 
-  test('its values match their schema', () => {
+  test('has values that match their schema', () => {
     const { isValid, values } = readValues();
     expect([isValid(values), isValid.errors]).toEqual([true, null]);
     expect(values).toMatchObject({
@@ -249,7 +249,7 @@ describe('the rendered chart', () => {
     { bucket: { name: 'media', prefix: 'no-slash' } },
     { env: { WORKERS: 2 } },
     { ingress: { enabled: true, host: '' } },
-  ])('its schema refuses %j', (change) => {
+  ])('has a schema that refuses %j', (change) => {
     const { isValid, values } = readValues();
     expect(isValid({ ...values, ...change })).toBe(false);
   });
@@ -320,7 +320,7 @@ describe('the rendered systemd units', () => {
     expect(unit).toContain("\n#   chown --recursive townhall: '/srv/100% notes'\n");
   });
 
-  test('the unit of the agent has a user and a folder of its own', () => {
+  test('the unit of the agent has its own user and folder', () => {
     const settings = linesOf(renderWith({})['notes-agent.service']);
     for (const setting of [
       'DynamicUser=true',
@@ -366,7 +366,8 @@ describe('the rendered systemd units', () => {
       );
     });
 
-    // From 0 to 10, lower is better. systemd 252 says 1.6 and 3.2; versions differ a little.
+    // The scale is from 0 to 10, and lower is better. systemd 252 reports 1.6 and 3.2. Other versions differ
+    // a little.
     test.each([
       ['notes.service', 2],
       ['notes-agent.service', 3.5],

@@ -1,5 +1,5 @@
-// Declared resources of a project as its actions and jobs see them: the database with its
-// migrations, the queue and the storage.
+// The actions and jobs of a project use its declared resources: the database with its migrations, the queue
+// and the storage.
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -109,7 +109,7 @@ async function post(path: string, body: object): Promise<{ status: number; body:
 }
 
 describe('declared resources', { timeout: minutes }, () => {
-  test('commit an action before its job runs', async () => {
+  test('run a job after the transaction that added it', async () => {
     expect(await post('/v1/notes/add', { text: 'good morning' })).toEqual({
       status: 200,
       body: { note_id: 1, queued: true },
@@ -119,7 +119,7 @@ describe('declared resources', { timeout: minutes }, () => {
       .toEqual({ items: ['GOOD MORNING'] });
   });
 
-  test('keep neither row nor job of a rolled back action', async () => {
+  test('keep neither the row nor the job of a transaction that fails', async () => {
     expect((await post('/v1/notes/add', { text: 'refuse' })).status).toBe(500);
     expect((await city.get('/v1/notes/list')).body).toEqual({ items: ['GOOD MORNING'] });
   });

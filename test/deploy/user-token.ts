@@ -1,11 +1,8 @@
-// A user's token of a gateway whose first administrator is the one of the tests.
+// A user token of a gateway whose first administrator is `testAdministrator`.
 import { createGatewayClient } from '@townhall/gateway';
 import { testAdministrator } from '../support/gateway.ts';
 
-/**
- * Logs the administrator in, creates a Bureau unless there is one, and issues a token of the user
- * `ada`.
- */
+/** Logs the administrator in, creates a Bureau unless there is one, and issues a token for the user `ada`. */
 export async function issueUserToken(baseUrl: string): Promise<string> {
   const { session_token } = await createGatewayClient({ baseUrl }).admin.login({
     admin_id: testAdministrator.adminId,
