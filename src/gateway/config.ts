@@ -354,8 +354,10 @@ function requireProxies(proxies: readonly string[]): void {
 
 function requireBaseUrl(text: string): void {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isUsable =
-    url !== undefined && /^https?:$/.test(url.protocol) && url.username === '' && url.hash === '';
-  if (!isUsable)
+  if (url !== undefined && (url.username !== '' || url.password !== ''))
+    throw new SettingError(
+      'TOWNHALL_CITY_BASE_URL must not contain credentials, since every caller can read this address.',
+    );
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.hash !== '')
     throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${text}".`);
 }
