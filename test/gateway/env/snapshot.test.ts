@@ -48,7 +48,7 @@ function createTestSnapshot() {
 
 describe('the environment in memory', () => {
   test('keeps its values during a database outage and then refreshes', async () => {
-    const { database, snapshot } = createSetting();
+    const { database, snapshot } = createTestSnapshot();
     database.rows = [row('A', 'first value')];
     await snapshot.refresh();
     database.rows = [row('A', 'second value'), row('BOTH', 'stored')];
@@ -62,7 +62,7 @@ describe('the environment in memory', () => {
   });
 
   test('shares loads among concurrent callers', async () => {
-    const { database, snapshot } = createSetting();
+    const { database, snapshot } = createTestSnapshot();
     const firstRefresh = snapshot.refresh();
     database.rows = [row('LATE', 'late value')];
     await Promise.all([firstRefresh, ...Array.from({ length: 50 }, () => snapshot.refresh())]);
@@ -72,7 +72,7 @@ describe('the environment in memory', () => {
   });
 
   test('redacts current secrets only, and no public values', async () => {
-    const { database, redactor, snapshot } = createSetting();
+    const { database, redactor, snapshot } = createTestSnapshot();
     database.rows = [row('KEY', 'old secret'), row('PUBLIC_URL', 'https://city.example')];
     await snapshot.refresh();
     snapshot.get('FROM_PROCESS');
@@ -86,7 +86,7 @@ describe('the environment in memory', () => {
   });
 
   test('does not replace an unreadable value by the value of the process', async () => {
-    const { database, snapshot } = createSetting();
+    const { database, snapshot } = createTestSnapshot();
     database.rows = [{ ...row('BOTH', 'stored'), version: 999_999 }];
     await snapshot.refresh();
     expect(snapshot.get('BOTH')).toBeUndefined();
