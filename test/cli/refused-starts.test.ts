@@ -64,7 +64,7 @@ const refusedStarts: readonly RefusedStart[] = [
     commands: ['gateway'],
     env: { TOWNHALL_MASTER_KEY: 'x' },
     code: 2,
-    message: /TOWNHALL_MASTER_KEY must hold 32 bytes/,
+    message: /TOWNHALL_MASTER_KEY must contain 32 bytes/,
   },
   {
     title: 'a TOWNHALL_MASTER_KEY_FILE that is not there',
