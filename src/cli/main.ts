@@ -34,8 +34,8 @@ function exitCodeOf(code: number): number {
   return code === 0 ? 1 : code;
 }
 
-// A command closes everything before it returns. If something still keeps the process alive, end it
-// after this time, so that a service manager sees an exit.
+// A command closes everything before it returns. If a leftover handle still keeps the process alive, it
+// exits after this time, so that a service manager does not wait forever.
 const exitTimeoutMs = 10_000;
 
 function exitAfterTimeout(): void {
@@ -46,7 +46,7 @@ function exitAfterTimeout(): void {
 }
 
 void runTownhall(process.argv.slice(2), context).then((code) => {
-  // The empty write calls back once all earlier writes have ended.
+  // The callback of the empty write runs once all earlier writes have completed.
   process.stdout.write('', (error) => {
     outputError ??= error ?? undefined;
     process.exitCode = exitCodeOf(code);

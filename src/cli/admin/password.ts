@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { Writable } from 'node:stream';
 import { SettingError } from '../../kernel/settings.ts';
 
-/** Reads standard input to its end; one newline at the end is not part of the password. */
+/** Reads standard input until it ends. A trailing newline is not part of the password. */
 export async function readPasswordFromPipe(): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of process.stdin) chunks.push(Buffer.from(chunk as Uint8Array));
@@ -36,7 +36,7 @@ export async function readLineFromTerminal(question: string): Promise<string> {
 
 async function askHidden(question: string): Promise<string> {
   process.stdout.write(question);
-  // readline echoes the input to its output; this one discards it.
+  // readline echoes each key to its output stream. A stream that discards everything hides the password.
   const emptyOutput = new Writable({ write: (_chunk, _encoding, done) => done() });
   try {
     return await readLine(createInterface({ input: process.stdin, output: emptyOutput, terminal: true }), '');

@@ -6,16 +6,16 @@ import { tokenMembers, type Environment, type Identity, type Profile } from './p
 
 export interface Credential {
   token: string;
-  /** Where it is from, such as `TOWNHALL_TOKEN`. */
+  /** Where the token was read from, such as `TOWNHALL_TOKEN`. */
   source: string;
 }
 
 /** A server with the profile or local edition whose credentials may be sent to it. */
 export interface Server {
   url: string;
-  /** The profile that names it. */
+  /** The profile that names this server. */
   profile: { name: string; profile: Profile } | undefined;
-  /** Set where the server is the local edition of this folder. */
+  /** Set when the server is the local edition of this folder. */
   local: LocalServer | undefined;
 }
 
@@ -31,8 +31,8 @@ const tokenVariables: Readonly<Record<Identity, string>> = {
 };
 
 /**
- * The callers in the order of preference; the user's credential stands for all others, and comes
- * first where it may call.
+ * The identities whose credentials are tried, in this order: the user's comes first where the operation
+ * accepts it, else last.
  */
 function callersOf({ credentials }: CallableOperation): Identity[] {
   const otherCallers = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);
@@ -44,8 +44,8 @@ function callersOf({ credentials }: CallableOperation): Identity[] {
 }
 
 /**
- * A credential is sent only to the server that it belongs to: that of a profile to its addresses,
- * that of the local edition to this machine.
+ * A profile's credential is sent only to the profile's own addresses, and the credential of the local
+ * edition only to the local edition.
  */
 export async function findCredential(
   operation: CallableOperation,
@@ -60,7 +60,7 @@ export async function findCredential(
   return undefined;
 }
 
-/** By the profile, the environment, or the file of the local edition, in this order. */
+/** Looks in the profile, then in the environment, then in the token file of the local edition. */
 async function credentialOf(
   caller: Identity,
   { profile, local }: Server,
@@ -85,7 +85,7 @@ export interface Refusal {
   code: string;
 }
 
-/** Which token was sent and what to do; undefined where another credential is no remedy. */
+/** Names the token that was sent and the remedy. Undefined when another credential would not help. */
 export function explainRefusal(
   { status, code }: Refusal,
   operation: CallableOperation,

@@ -1,4 +1,4 @@
-// The local edition that was started in this folder: its addresses and the files of its tokens.
+// The local edition that was started in this folder: its addresses and its token files.
 import { agentSettings } from '../../agent/config.ts';
 import { consoleSettings } from '../../console/config.ts';
 import { gatewaySettings } from '../../gateway/config.ts';
@@ -8,20 +8,20 @@ import type { Identity } from './profiles.ts';
 
 export interface LocalServer {
   url: string;
-  /** The owner of the token in the file. */
+  /** The identity that the token in the file belongs to. */
   caller: Identity;
   tokenFile: string;
-  /** Whether it runs now, with the data in this folder. */
+  /** Whether the server runs now, on the data in this folder. */
   isRunning: boolean;
 }
 
-/** The addresses where the settings name no others. */
+/** The addresses that the servers listen on by default. */
 export const defaultUrls: Record<Surface, string> = {
   gateway: agentSettings.gatewayUrl.fallback,
   agent: consoleSettings.agentUrl.fallback,
 };
 
-/** The addresses of the running edition, by its control socket, else the default ones. */
+/** The addresses that the running edition reports over its control socket; without one, the defaults. */
 export async function readLocalServers(): Promise<Record<Surface, LocalServer>> {
   const running = await describeRunning(`${gatewaySettings.databasePath.fallback}/control.sock`);
   const server = (surface: Surface, caller: Identity, tokenFile: string): LocalServer => ({

@@ -21,7 +21,7 @@ export interface CallableOperation {
   binaryTypes: readonly string[];
   /** Media type of the body; undefined without one. */
   bodyType: string | undefined;
-  /** The contract names no member of the body: a project's own service defines it. */
+  /** True when the contract names no member of the body, since a project's own service defines them. */
   isBodyOpen: boolean;
 }
 
@@ -119,7 +119,7 @@ function callableOperation(
   };
 }
 
-/** Empty where an empty requirement stands beside others: the credential is optional there. */
+/** Empty when one of the alternative requirements is empty: the credential is optional then. */
 function credentialsOf({ security = [] }: Operation): string[] {
   const requirements = security.map((requirement) => Object.keys(requirement));
   if (requirements.some((schemes) => schemes.length === 0)) return [];

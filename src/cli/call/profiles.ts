@@ -11,7 +11,7 @@ import { SettingError } from '../../kernel/settings.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Names as in the file. */
+/** One profile; the members are named as in the file. */
 export interface Profile {
   url?: string;
   agent_url?: string;
@@ -38,7 +38,7 @@ export const tokenMembers = {
 export type Identity = keyof typeof tokenMembers;
 
 export interface Profiles {
-  /** The profile that is used where TOWNHALL_PROFILE names none. */
+  /** The profile in use when TOWNHALL_PROFILE is not set. */
   current: string | null;
   profiles: Record<string, Profile>;
 }
@@ -48,7 +48,7 @@ export function profilesFile(env: Environment): string {
   return join(config, 'townhall', 'profiles.json');
 }
 
-/** Throws a SettingError for a file that holds anything else. */
+/** Throws a SettingError when the file is not a valid list of profiles. */
 export async function readProfiles(env: Environment): Promise<Profiles> {
   const file = profilesFile(env);
   const text = await readTextIfExists(file);
@@ -72,8 +72,8 @@ export async function writeProfiles(env: Environment, profiles: Profiles): Promi
 }
 
 /**
- * Writes a file that only its owner can read, in one step, so that a reader never sees a part of the
- * text. Creates its folder.
+ * Writes a file that only its owner can read. The finished file is renamed into place, so that a reader
+ * never sees a partly written one. Creates the folder if it is missing.
  */
 export async function replacePrivateFile(file: string, text: string): Promise<void> {
   await makeFolder(dirname(file));
@@ -87,7 +87,7 @@ export async function replacePrivateFile(file: string, text: string): Promise<vo
   }
 }
 
-/** The profile that applies, if any. Throws a SettingError where TOWNHALL_PROFILE names none. */
+/** The profile in use, if any. Throws a SettingError when TOWNHALL_PROFILE names a missing profile. */
 export async function readCurrentProfile(
   env: Environment,
 ): Promise<{ name: string; profile: Profile } | undefined> {
@@ -97,7 +97,7 @@ export async function readCurrentProfile(
   return { name, profile: requireProfile(profiles, name) };
 }
 
-/** Throws a SettingError where there is none of the name. */
+/** Throws a SettingError when no profile has the name. */
 export function requireProfile(profiles: Readonly<Record<string, Profile>>, name: string): Profile {
   const profile = Object.hasOwn(profiles, name) ? profiles[name] : undefined;
   if (profile === undefined)
@@ -105,7 +105,7 @@ export function requireProfile(profiles: Readonly<Record<string, Profile>>, name
   return profile;
 }
 
-/** Throws a SettingError for a name that a profile cannot have; it becomes a part of file names. */
+/** Throws a SettingError for an invalid profile name. The name becomes part of file names. */
 export function requireProfileName(name: string): void {
   if (!/^[\w.-]{1,64}$/.test(name) || name === '__proto__')
     throw new SettingError('the name of a profile has letters, digits, "-", "_" and "." only, 64 at most.');

@@ -1,5 +1,5 @@
-// Builds the request of `townhall call` from the command line: by the contract, each NAME=VALUE
-// belongs to the path, the query, the headers or the body.
+// Builds the request of `townhall call` from the command line. The contract decides whether a NAME=VALUE
+// goes into the path, the query, the headers or the body.
 import { readFile } from 'node:fs/promises';
 import { SettingError } from '../../kernel/settings.ts';
 import { suggest } from '../command-line/suggestion.ts';
@@ -18,11 +18,11 @@ export interface RequestOptions {
 
 export interface BuiltRequest {
   request: Request;
-  /** Which token was sent and what to do, for a refused credential. */
+  /** Names the token that was sent and the remedy, for a refused credential. */
   explainRefusal(refusal: Refusal): string | undefined;
 }
 
-/** Throws a SettingError for a pair that the operation lacks, and for a missing path parameter. */
+/** Throws a SettingError for a member that the operation lacks, and for a missing path parameter. */
 export async function buildRequest(
   operation: CallableOperation,
   pairs: readonly string[],
@@ -144,7 +144,7 @@ async function readStandardInput(): Promise<string> {
 
 const urlVariables: Record<Surface, string> = { gateway: 'TOWNHALL_URL', agent: 'TOWNHALL_AGENT_URL' };
 
-/** The server by the option, the environment, the profile, or the local edition, in this order. */
+/** Takes the server from --url, the environment, the profile or the local edition, in this order. */
 async function chooseServer({ url, env, surface }: RequestOptions): Promise<Server> {
   const local = (await readLocalServers())[surface];
   const localAt = (address: string): LocalServer | undefined =>

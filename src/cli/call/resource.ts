@@ -1,5 +1,5 @@
 // Commands named after what they list, such as `townhall users list`: a thin layer over `townhall
-// call` with a table for a person. Members of the operation are typed as NAME=VALUE, as with
+// call` that prints lists as tables. Members of the operation are typed as NAME=VALUE, as with
 // `townhall call`.
 import { systemClock } from '../../kernel/clock.ts';
 import { isRecord } from '../../kernel/json-value.ts';
@@ -24,17 +24,20 @@ export interface ResourceAction {
   operationId: string;
   /** The member that the first word sets without its name, such as `user_id`. */
   subject?: string;
-  /** The list that completes the first word. */
+  /** The list operation whose items complete the first word in a shell. */
   completion?: SubjectCompletion;
-  /** Members of the items of a list, the most important first; without it the answer is printed as it is. */
+  /**
+   * The members of a list's items to show as columns, the most important first. Without columns the
+   * answer is printed as `townhall call` prints it.
+   */
   columns?: readonly string[];
 }
 
 export interface SubjectCompletion {
   operationId: string;
-  /** The member with the word. */
+  /** The member of an item that the shell completes. */
   id: string;
-  /** Members for its description; the first that is set. */
+  /** The members that can describe the item; the first that is set is shown. */
   labels: readonly string[];
 }
 
@@ -80,7 +83,7 @@ function subjectArgument(subject: string, completion: SubjectCompletion | undefi
     : { placeholder, readWords: (env) => readSubjects(completion, env) };
 }
 
-// A shell waits for the words after each Tab.
+// The shell blocks after each Tab until the words arrive.
 const completionMs = 2_000;
 
 /** Throws when the server does not answer in time. */
@@ -105,7 +108,7 @@ async function readSubjects(
   });
 }
 
-/** The first word as a pair; it may have the member's name already. Throws for another member's name. */
+/** Turns the first word into NAME=VALUE, unless it already is one. Throws when it sets another member. */
 function subjectPair({ members }: CallableOperation, subject: string, word: string): string {
   const [, name] = /^(\w+)=/.exec(word) ?? [];
   if (name === subject) return word;
@@ -124,7 +127,7 @@ export async function findGatewayOperation(operationId: string): Promise<Callabl
   return operation;
 }
 
-/** The answer of an operation of the gateway. Throws when the gateway cannot be reached. */
+/** Calls an operation of the gateway. Throws when the gateway cannot be reached. */
 export async function callGateway(
   operation: CallableOperation,
   members: readonly string[],
@@ -152,7 +155,7 @@ const resourceOptions = {
   json: { kind: 'switch', summary: 'Print the answer or the error as one line of JSON.' },
 } as const;
 
-/** Lines for the help of these commands. */
+/** Notes that the help of each of these commands ends with. */
 export const resourceNotes: readonly string[] = [
   'The credential is that of "townhall login", or of "townhall login --admin" for operations of administrators, then',
   'TOWNHALL_TOKEN or TOWNHALL_ADMIN_TOKEN, then the token of a local edition that runs in this folder.',

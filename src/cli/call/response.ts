@@ -45,7 +45,7 @@ export async function printResponse(response: Response, output: Output): Promise
 async function printFailure(response: Response, output: Output): Promise<number> {
   const { print, printError, isJson, isFiltered, program = 'townhall call', explainRefusal } = output;
   const text = (await response.text()).trimEnd();
-  // An expression of --jq is for the answer and does not fit an error.
+  // A --jq expression is written for the members of a successful answer, so it is not applied to an error.
   if (isJson && isFiltered !== true && text !== '') print(text);
   else {
     const error = readError(text);
@@ -54,14 +54,14 @@ async function printFailure(response: Response, output: Output): Promise<number>
       `${program}: ${response.status} ${error?.description ?? text.slice(0, 300)}`,
       ...(advice?.split('\n') ?? []),
     ];
-    // Between words, so that the request id can be selected as one.
+    // Wrap between words: a request id that the terminal splits could not be selected with one double-click.
     const width = output.output.columns ?? Infinity;
     for (const line of lines.flatMap((entry) => wrapText(entry, width))) printError(line);
   }
   return 1;
 }
 
-/** Undefined for an answer that is no error of a server of ours, such as the page of a proxy. */
+/** Undefined for an error that no Townhall server wrote, such as the page of a proxy. */
 function readError(text: string): { code: string; description: string } | undefined {
   try {
     const { error } = JSON.parse(text) as {
@@ -84,8 +84,8 @@ async function printBinary(
 ): Promise<void> {
   for await (const chunk of response.body ?? []) {
     if (!isOutputOpen()) break;
-    // Binary operations are refused on a terminal before the call, so this answer differs from the
-    // contract.
+    // The command refuses operations with a binary response on a terminal before it calls them, so the
+    // contract does not list this media type.
     if (output.isTerminal)
       throw new Error(
         `the answer is ${type || 'of no known type'} and cannot be printed on a terminal; use --output FILE.`,
@@ -94,7 +94,7 @@ async function printBinary(
   }
 }
 
-/** With --jq, the data of server-sent events. */
+/** Prints text line by line as it arrives. With --jq, prints only the data of server-sent events. */
 async function printLines(
   response: Response,
   type: string,

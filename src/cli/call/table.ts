@@ -1,4 +1,4 @@
-// Records as a table with a head, as wide as the terminal at most.
+// Renders records as a table with a header line, at most as wide as the terminal.
 import { styleText } from 'node:util';
 import type { JsonRecord } from '../../kernel/json-value.ts';
 import { columnGap, columnWidths, padCells } from '../command-line/columns.ts';
@@ -10,7 +10,7 @@ export interface Table {
 }
 
 export interface TableOptions {
-  /** The width of the terminal; undefined elsewhere, where times are complete and all columns appear. */
+  /** The terminal's width. Undefined without a terminal: all columns appear then, with absolute times. */
   width: number | undefined;
   now: Date;
 }
@@ -53,7 +53,7 @@ function renderRow(row: readonly string[], names: readonly string[], width: numb
     .trimEnd();
 }
 
-/** Indices of the columns that fit: without empty ones where needed, then without the last ones. */
+/** Indices of the columns that fit. Drops empty columns first, then columns from the right. */
 function fitColumns(rows: readonly (readonly string[])[], width: number): number[] {
   const widths = columnWidths(rows);
   const fits = (indices: readonly number[]): boolean =>

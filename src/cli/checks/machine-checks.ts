@@ -53,7 +53,7 @@ function isAccessible(path: string, mode: number): Promise<boolean> {
   );
 }
 
-/** The closest parent that exists. */
+/** The path itself if it is a folder, else the closest parent folder. */
 async function findExistingFolder(path: string): Promise<string> {
   for (let folder = dirname(path); ; folder = dirname(folder)) {
     const stats = await stat(folder).catch(() => undefined);
@@ -75,8 +75,8 @@ export async function checkDisk(path: string): Promise<Finding> {
   return ok('disk', sentence);
 }
 
-// statfs(2) magic numbers of file systems that are lost with the machine's memory or with the
-// container.
+// Magic numbers of statfs(2): tmpfs and ramfs lose their files when the machine stops, and overlayfs
+// is the writable layer of a container, which is deleted with it.
 const memoryTypes: ReadonlySet<number> = new Set([0x01021994, 0x858458f6]);
 const overlayType = 0x794c7630;
 

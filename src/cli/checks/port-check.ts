@@ -49,7 +49,7 @@ async function checkHeldPort(check: string, port: number, setting: string): Prom
   );
 }
 
-/** The error code of listening there, or undefined when it works. */
+/** Tries to listen on the port. Returns the error code, or undefined when it works. */
 async function tryPort(host: string, port: number): Promise<string | undefined> {
   const probe = createServer();
   return new Promise((resolve) => {
@@ -83,7 +83,7 @@ async function findHolder(port: number): Promise<{ pid: number; name: string } |
   return undefined;
 }
 
-/** Listening sockets in the form of the links in /proc/PID/fd: `socket:[INODE]`. */
+/** The sockets that listen on a port, written like the links in /proc/PID/fd: `socket:[INODE]`. */
 async function findListeningSockets(port: number): Promise<Set<string>> {
   const hexPort = port.toString(16).toUpperCase().padStart(4, '0');
   const listenState = '0A';

@@ -1,5 +1,6 @@
-// Checks which model providers can be called: the keys, endpoints and credentials of the built-in ones and of
-// those in the models file, as the running gateway has them, else as one started from here would.
+// Checks which model providers can be called: whether the built-in providers and the providers of the
+// models file have their keys, endpoints and credentials. A running gateway is checked with its own
+// environment; otherwise the environment of this command counts.
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import {
@@ -19,7 +20,7 @@ interface KeySources {
   env: CommandContext['env'];
   /** Variables that an administrator has stored. */
   storedKeys: readonly string[];
-  /** The gateway that runs with the data; its environment counts, and not the one here. */
+  /** The gateway that runs on the data, if any. Its environment counts, not the one of this command. */
   running: ServerDescription | undefined;
 }
 
@@ -62,7 +63,7 @@ const ofRunningGateway: Wording = {
   remedy: `with ${storeCommand}, or before its next start`,
 };
 
-/** Throws for a provider that is not of the file's form. */
+/** Throws for an entry of the models file that is not a provider. */
 function describeProviders(
   ownProviders: readonly Provider[],
   variables: { get(name: string): string | undefined },

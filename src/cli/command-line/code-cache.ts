@@ -11,7 +11,7 @@ export function enableCodeCache(env: Readonly<Record<string, string | undefined>
     const folder = join(cacheHome, 'townhall', 'code');
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     const { uid, mode } = statSync(folder);
-    // Cached code is executed, so no other user may be able to write it.
+    // Node executes what is in the cache, so no other user may be able to write there.
     if (uid !== process.getuid?.() || (mode & 0o022) !== 0) return;
     enableCompileCache(folder);
   } catch {

@@ -7,7 +7,7 @@ export function alignColumns(rows: readonly (readonly string[])[]): string[] {
 
 export const columnGap = '  ';
 
-/** The cells, as wide as the widest of their column. */
+/** Pads each cell to the width of the widest cell in its column. */
 export function padCells(rows: readonly (readonly string[])[]): string[][] {
   const widths = columnWidths(rows);
   return rows.map((row) =>

@@ -17,16 +17,16 @@ export interface CommandContext {
    * forever.
    */
   isOutputOpen(): boolean;
-  /** Whether `print` takes JSON documents only, which --jq filters. */
+  /** Whether --jq filters the output; `print` then accepts only JSON documents. */
   isFiltered?: boolean;
   /** Standard output for binary data. */
   output: BinaryOutput;
 }
 
 export interface BinaryOutput {
-  /** Images and audio are not written to a terminal. */
+  /** Whether it is a terminal, to which no images and audio are written. */
   isTerminal: boolean;
-  /** The width of the terminal; absent elsewhere. */
+  /** The width of the terminal; absent when the output is not a terminal. */
   columns?: number | undefined;
   /** Resolves once the bytes are written or the reader has closed the pipe. */
   write(bytes: Uint8Array): Promise<void>;
@@ -48,13 +48,13 @@ export interface Argument {
   isOptional?: boolean;
   isRest?: boolean;
   choices?: readonly string[];
-  /** The words that complete it, such as the ids of a server. A failure offers none. */
+  /** Reads the words that complete the argument, such as ids from a server. If it fails, none are offered. */
   readWords?(env: CommandContext['env']): Promise<readonly CompletionWord[]>;
 }
 
 export interface CompletionWord {
   word: string;
-  /** What the shell shows beside it; may be empty. */
+  /** What the shell shows beside the word; may be empty. */
   description: string;
 }
 
@@ -99,9 +99,9 @@ export interface Action<O extends Options = Options, A extends Arguments = Argum
    * another command's list.
    */
   settings?: { table: SettingsTable; sameAs?: string };
-  /** Whether only Townhall itself starts it; help and completions omit it. */
+  /** Whether only Townhall itself runs the action; help and completions omit it. */
   isInternal?: boolean;
-  /** Returns the exit code; a server returns after it was stopped. */
+  /** Returns the exit code. An action that runs a server returns once the server has stopped. */
   run(call: ActionCall<O, A>): Promise<number>;
 }
 
@@ -119,7 +119,7 @@ export interface Command {
   actions: readonly Action[];
   /** The last lines of the help, such as further environment keys or examples. */
   notes?: readonly string[];
-  /** Words for completions that are not in the table: those that may follow each path of typed words. */
+  /** Completion words that are not in the table, by the typed words that they may follow. */
   readWords?(): Promise<ReadonlyMap<string, readonly string[]>>;
 }
 
@@ -141,7 +141,7 @@ export function settingOption(
 
 export const jsonOption = { kind: 'switch', summary: 'Print the result as JSON.' } as const;
 
-/** Every action with `--json` has it too. */
+/** Added to every action that has `--json`. */
 const jqOption = {
   kind: 'value',
   placeholder: 'EXPRESSION',
@@ -186,7 +186,7 @@ export function usageOf(name: string, entry: Action): string {
   return ['townhall', name, ...pathOf(entry), ...words].join(' ');
 }
 
-/** The actions whose first argument is completed by words of the server. */
+/** The actions whose first argument is completed with words from a server. */
 export function dynamicActions({ actions }: Command): { path: string; argument: Argument }[] {
   return actions.flatMap(({ path = '', arguments: table = {} }) => {
     const [argument] = Object.values(table);
@@ -194,7 +194,7 @@ export function dynamicActions({ actions }: Command): { path: string; argument: 
   });
 }
 
-/** The fixed words that may follow `before`: parts of paths, and arguments with choices. */
+/** The fixed words that may follow `wordsBefore`: parts of paths, and arguments with choices. */
 export function wordsAfter({ actions }: Command, wordsBefore: readonly string[]): string[] {
   const next = new Set<string>();
   for (const entry of actions.filter(({ isInternal }) => isInternal !== true)) {

@@ -21,7 +21,7 @@ interface Position {
   isDynamic?: boolean;
 }
 
-/** Prints a word per line, and its description after a tab. */
+/** The command that prints the words from a server: one per line, then a tab and its description. */
 const wordsCommand = ({ typed }: Position): string => `townhall completions words ${typed} 2>/dev/null`;
 
 export function completionScript(shell: Shell, commands: readonly NamedCommand[]): string {
@@ -47,7 +47,7 @@ function positionsOf({ name, command, words: further }: NamedCommand): Position[
   return [...positions.filter(({ typed }) => !dynamicPaths.has(typed)), ...dynamicPositions];
 }
 
-/** The options of all actions with their dashes, since options may precede the action's words. */
+/** The options of all actions, with dashes. An option may be typed before the words of its action. */
 function flagsOf({ command }: NamedCommand): string[] {
   const visibleActions = command.actions.filter(({ isInternal }) => isInternal !== true);
   const options = visibleActions.flatMap((entry) => [...optionsOf(entry)]);
@@ -141,8 +141,8 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
     'function __townhall_path',
     "    string match --invert -- '-*' (commandline --cut-at-cursor --tokenize --current-process)[2..] | string join ' '",
     'end',
-    // A command substitution of fish without output is no argument at all, so its result goes
-    // through a variable.
+    // In fish, a command substitution that prints nothing expands to no argument at all. A quoted
+    // variable always expands to one.
     'function __townhall_at',
     '    set --local typed (__townhall_path)',
     '    test "$typed" = "$argv"',
@@ -155,7 +155,7 @@ function fishScript(commands: readonly NamedCommand[], positions: readonly Posit
     '    set --local word (commandline --cut-at-cursor --current-token)',
     '    string match --quiet -- \'-*\' "$word"',
     'end',
-    // -f: no file names where a word of the command follows.
+    // -f: do not offer file names where a word of the command is expected.
     `complete -c townhall -n '__townhall_at ""' -f`,
     ...withWords.map(({ typed }) => `complete -c townhall -n '__townhall_at ${typed}' -f`),
     ...['help', 'version'].map((flag) => `complete -c townhall -n '__townhall_at ""' -l ${flag}`),

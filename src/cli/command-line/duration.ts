@@ -1,10 +1,10 @@
-// Durations of options: seconds, or a number with a unit.
+// Durations in options: seconds, or a number with a unit.
 import { SettingError } from '../../kernel/settings.ts';
 
 const unitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
 const maxSeconds = 3_650 * 86_400;
 
-/** The seconds of `--ttl`. Throws a SettingError. */
+/** Parses the value of `--ttl`. Throws a SettingError. */
 export function readTtlSeconds(text: string): number {
   const [, amount, unit = 's'] = /^(\d{1,9})([smhd])?$/.exec(text) ?? [];
   const ttlSeconds = Number(amount) * (unitSeconds[unit] ?? 1);

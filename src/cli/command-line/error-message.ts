@@ -1,5 +1,5 @@
-// Error messages for the terminal. Errors of the operating system have a call and a code; here they
-// say what to do.
+// Error messages for the terminal. Node's messages for errors of the operating system name only the
+// system call and a code; here they get advice.
 
 const advice: Readonly<Record<string, string>> = {
   EACCES: 'this user may not use it; run the command as the user that owns it, or give another path.',
@@ -12,7 +12,7 @@ const advice: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full.',
 };
 
-/** The message of an error; for a system error about a file or socket, its path and what to do. */
+/** The message of an error. A system error about a file or socket becomes its path and the advice. */
 export function errorMessage(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { code = '', path, address } = error as NodeJS.ErrnoException & { address?: string };

@@ -50,8 +50,8 @@ function usageLines(name: string, actions: readonly Action[]): string[] {
 }
 
 /**
- * An option of only some actions is preceded by their paths. Options of a settings table are listed
- * with it.
+ * The options with their summaries. The summary of an option that only some actions have begins with the
+ * paths of these actions. Options of a settings table are left out: the help lists the whole table.
  */
 function optionRows(actions: readonly Action[]): [string, string][] {
   const flags = new Set(

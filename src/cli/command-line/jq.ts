@@ -5,9 +5,9 @@ import type { CommandContext } from './command.ts';
 import { escapeControls } from './escape-controls.ts';
 
 /**
- * Runs a command whose printed lines are JSON documents, and prints the results of the expression in
- * their place. Throws a SettingError for an invalid expression before the command starts, since the
- * command may change something or cost credits. Returns 1 where the expression fails on a document.
+ * Runs a command whose printed lines are JSON documents, and prints the results of the expression instead
+ * of them. Throws a SettingError for an invalid expression before the command starts, since the command
+ * may change something or cost credits. Returns 1 when the expression fails on a document.
  */
 export async function withJq(
   expression: string,
@@ -43,7 +43,7 @@ async function compileExpression(expression: string): Promise<(document: string)
     const { stdout, stderr, exitCode } = jq.raw(document, expression, ['--compact-output', '--']);
     return { results: linesOf(stdout), messages: linesOf(explainError(stderr)), isFailed: exitCode !== 0 };
   }
-  // jq compiles the expression before it reads, and runs it for no document here.
+  // With empty input jq only compiles the expression, which reveals a syntax error.
   const { messages, isFailed } = evaluate('');
   if (isFailed) throw new SettingError(`--jq: ${messages.join('\n')}`);
   return evaluate;
@@ -53,7 +53,7 @@ function linesOf(text: string): string[] {
   return text === '' ? [] : text.split('\n');
 }
 
-/** Without the parts of jq's messages that name its own program and files. */
+/** Removes the names of jq's own program and files from its messages. */
 function explainError(stderr: string): string {
   return stderr
     .replace(/\n*jq: \d+ compile errors?$/, '')
@@ -62,7 +62,7 @@ function explainError(stderr: string): string {
     .replaceAll(' at <top-level>,', ' at');
 }
 
-/** Strings are for other programs as they are; a terminal would obey their control characters. */
+/** Prints strings without quotes. On a terminal, which would obey control characters, these are escaped. */
 function formatResult(result: string, isTerminal: boolean): string {
   const value = JSON.parse(result) as unknown;
   if (typeof value === 'string') return isTerminal ? value.replaceAll(/[^\n\t]+/g, escapeControls) : value;

@@ -1,7 +1,7 @@
 // Opens an address in the browser of the person at this machine.
 import { spawn } from 'node:child_process';
 
-/** Prints a line where no browser can be started. */
+/** Opens the address, or prints a line when no browser can be started. */
 export function openInBrowser(address: string, printError: (line: string) => void): void {
   const command = browserCommand(address, process.platform);
   const reportFailure = (): void => printError('No browser could be started; open the address yourself.');
@@ -12,8 +12,8 @@ export function openInBrowser(address: string, printError: (line: string) => voi
 }
 
 /**
- * The program that opens the address. Undefined for all but http addresses: this one may come from a server,
- * and a file or an option of the program must not be opened by it.
+ * The program that opens the address. Undefined unless the address begins with http or https: it may come
+ * from a server, which must not be able to open a local file or pass an option to the program.
  */
 export function browserCommand(
   address: string,

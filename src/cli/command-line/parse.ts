@@ -1,5 +1,5 @@
-// Parses a command's arguments by its table entry and runs their action. Anything undeclared is a
-// SettingError and exits with 2.
+// Parses the words after a command according to its table entry, and runs the action that they name. An
+// undeclared word or option throws a SettingError, for which the process exits with 2.
 import { parseArgs } from 'node:util';
 import { SettingError } from '../../kernel/settings.ts';
 import {
@@ -33,12 +33,12 @@ export async function runCommand(
     settings: Object.fromEntries(Object.entries(values).filter(([option]) => flags.includes(option))),
   };
   if (expression === undefined) return entry.run({ ...context, ...call });
-  // Loaded for --jq only, since it reads a megabyte of WebAssembly.
+  // Loaded only for --jq, since the module reads a megabyte of WebAssembly.
   const { withJq } = await import('./jq.ts');
   return withJq(expression, context, (filteredContext) => entry.run({ ...filteredContext, ...call }));
 }
 
-/** Options may stand anywhere, so they are parsed for all actions before the action is known. */
+/** Options may be typed anywhere, so the options of all actions are parsed before the action is known. */
 function parseOptions(
   command: Command,
   words: readonly string[],
@@ -69,7 +69,7 @@ function parseOptions(
   }
 }
 
-// The messages of parseArgs are written for programmers.
+// The messages of parseArgs are written for the programmer who calls it, not for the user.
 function explainParseError(error: unknown, words: readonly string[], names: readonly string[]): string {
   const { code, message } = error as { code?: unknown; message?: unknown };
   const option = /'(-[^' ,]*)/.exec(String(message))?.[1] ?? '';
@@ -90,6 +90,7 @@ function findAction(name: string, command: Command, words: readonly string[]): A
   const [match] = command.actions
     .filter((entry) => beginsWith(words, pathOf(entry)))
     .sort((a, b) => pathOf(b).length - pathOf(a).length);
+  // The number of leading words that begin the path of some action; the rest are arguments or typos.
   let depth = words.length;
   while (!command.actions.some((entry) => beginsWith(pathOf(entry), words.slice(0, depth)))) depth -= 1;
   if (match !== undefined && pathOf(match).length >= depth) return match;

@@ -1,5 +1,5 @@
-// The log of a command whose standard output is its result: it goes to standard error, as readable
-// lines where that is a terminal.
+// The log of a command whose standard output is its result. It goes to standard error, as JSON lines, or
+// as readable lines when standard error is a terminal.
 import { createLog, type Log, type LogLevel } from '../../kernel/log.ts';
 import type { RecentLines } from '../../kernel/recent-lines.ts';
 import { createRedactor, type Redactor } from '../../kernel/secrets/secret.ts';
@@ -8,9 +8,9 @@ import { parseLogLine, prettyLine } from '../log-view/pretty.ts';
 export interface StderrLogOptions {
   level?: LogLevel;
   secrets?: readonly string[];
-  /** Takes each line from `info` on, whatever the level. */
+  /** Collects every line of level `info` and above, even if `level` keeps the line off standard error. */
   recent?: Pick<RecentLines, 'add'>;
-  /** Called before a line is written to a terminal, for other output on it. */
+  /** Called before a line is written to a terminal, such as to erase a progress line. */
   beforeLine?: () => void;
 }
 

@@ -1,6 +1,6 @@
 // "Did you mean …?" for a mistyped command or option.
 
-/** Two edits would turn any word of three letters into any other. */
+/** The shorter the word, the fewer edits: two edits leave only one letter of a three-letter word. */
 function maxEdits({ length }: string): number {
   if (length <= 3) return 1;
   return length <= 7 ? 2 : 3;

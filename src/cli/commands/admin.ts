@@ -28,8 +28,8 @@ function changeCredentials(change: CredentialsChange, summary: string): Action {
       ...dataOptions,
     },
     async run({ options, ...context }) {
-      // ADMIN_ID and ADMIN_PASSWORD are for a server's first start; the gateway that setup opens
-      // would apply them, too.
+      // ADMIN_ID and ADMIN_PASSWORD are for the first start of a server. The gateway that this command
+      // opens would apply them as well, so it must not see them.
       const { ADMIN_ID: _id, ADMIN_PASSWORD: _password, ...env } = context.env;
       const config = await readConfigHere({ 'database-path': options['database-path'] }, { ...context, env });
       const adminId = options['admin-id'] ?? (await readLineFromTerminal('Administrator ID: '));

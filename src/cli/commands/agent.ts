@@ -33,7 +33,8 @@ export const command: Command = {
         await requireAddresses(addresses);
         // The database opens while the rest of the agent is loaded: each takes about half of a start.
         const openingDatabase = openAgentDatabase(config, log);
-        // createAgent throws the failure; until then an unhandled rejection would end the process.
+        // createAgent awaits this promise and throws its failure. Without this handler, a failure before
+        // that would be an unhandled rejection, which ends the process.
         openingDatabase.catch(() => {});
         const { createAgent } = await import('../../agent/compose.ts');
         const agent = await createAgent(config, {

@@ -45,7 +45,7 @@ export const command: Command = {
         json: { kind: 'switch', summary: 'Print the answer or the error as one line of JSON.' },
       },
       async run({ arguments: { surface: surfaceName, operationId, pairs }, options, ...context }) {
-        // `choices` has refused any other word.
+        // `choices` admits only the names of the surfaces.
         const surface = surfaceName as Surface;
         const operations = await readOperations(surface);
         const output = { ...context, isJson: options.json };

@@ -69,7 +69,7 @@ export const command: Command = {
       summary: 'Like start, but in the foreground, for a service manager.',
       options: {
         ...cityOptions,
-        // A deployment starts the supervisor with these two.
+        // A deployment starts the supervisor with these two options.
         detached: { kind: 'switch', summary: '', isInternal: true },
         wait: { kind: 'switch', summary: '', isInternal: true },
       },
@@ -206,7 +206,7 @@ async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>)
   return 0;
 }
 
-/** Prints the complete lines from an offset and returns the offset after the last one. */
+/** Prints the complete lines from an offset and returns the offset after the last complete line. */
 async function printFrom(
   path: string,
   start: number,

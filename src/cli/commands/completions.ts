@@ -23,7 +23,7 @@ export function completionsCommand(commands: readonly CommandEntry[]): Command {
               return { name, summary, command, words: (await command.readWords?.()) ?? new Map() };
             }),
           );
-          // `choices` has refused any other word.
+          // `choices` admits only the names of the shells.
           print(completionScript(shell as Shell, loadedCommands));
           return 0;
         },
@@ -40,7 +40,7 @@ export function completionsCommand(commands: readonly CommandEntry[]): Command {
           const { command } = (await entry?.load()) ?? {};
           const dynamicAction =
             command && dynamicActions(command).find((candidate) => candidate.path === path.join(' '));
-          // The Tab key must not show the error of a server that does not answer.
+          // Pressing Tab must not print an error when the server does not answer.
           const words = await dynamicAction?.argument.readWords?.(env).catch(() => []);
           for (const { word, description } of words ?? []) print(`${word}\t${description}`);
           return 0;

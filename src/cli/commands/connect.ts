@@ -69,7 +69,7 @@ export const command: Command = {
       arguments: toolArgument,
       options,
       async run(call) {
-        // `choices` has refused any other word.
+        // `choices` admits only the ids of the tools.
         const tool = tools.find(({ id }) => id === call.arguments.tool) as Tool;
         if (call.options.undo) return undo(tool, call);
         const server = await chooseServer(call.options, call.env);
@@ -118,7 +118,7 @@ async function connect(
   return 0;
 }
 
-/** Replaces an earlier connection of the tool. A key that ends in no file is revoked. */
+/** Replaces an earlier connection of the tool. Revokes the new key if it could not be written. */
 async function writeConfiguration(
   tool: Tool,
   server: ServerChoice,
@@ -188,7 +188,7 @@ function report({ options: flags, print }: ConnectCall, value: object, lines: re
   else for (const line of lines) print(line);
 }
 
-/** Restores the files and revokes the key, which may fail without an error. */
+/** Restores the files and revokes the key. A failed revocation is reported in the result, not thrown. */
 async function restore(
   recordFile: string,
   record: ConnectionRecord,
@@ -219,7 +219,7 @@ function readLimits({ models, budget, ttl }: ConnectCall['options']) {
   };
 }
 
-/** The first model that suits the tool, else the first of a provider, else one of the local models. */
+/** Prefers a model that suits the tool, then any other model of a provider, then a local model. */
 async function chooseModel(tool: Tool, url: string, token: string): Promise<string> {
   const { items } = await gatewayClient(url, token).ai.listModels();
   const ids = items.filter(({ modalities }) => modalities.includes('text')).map(({ id }) => id);

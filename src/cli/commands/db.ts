@@ -91,7 +91,7 @@ export const command: Command = {
   ],
 };
 
-/** The database of the command, and how the master key is checked against its sealed values. */
+/** The database that the command works on, and the check of the master key against its sealed values. */
 interface Target {
   location: DatabaseLocation;
   checkKey(survey: SealSurvey): Promise<MasterKeyVerdict>;

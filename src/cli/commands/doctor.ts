@@ -49,7 +49,7 @@ export const command: Command = {
 };
 
 const stateColours = { ok: 'green', warn: 'yellow', fail: 'red' } as const;
-// The columns of the state and the check.
+// The width of the columns with the state and the name of the check.
 const indent = 23;
 
 function printFindings(findings: readonly Finding[], { print, output }: CommandContext): void {
@@ -71,7 +71,7 @@ function printFindings(findings: readonly Finding[], { print, output }: CommandC
   );
 }
 
-// That of a gateway with PostgreSQL; the embedded database has its own folder for it.
+// The default with PostgreSQL; with the embedded database the storage folder is in the data folder.
 const defaultStoragePath = './data/media';
 
 async function examine(config: GatewayConfig, env: CommandContext['env']): Promise<Finding[]> {
@@ -100,7 +100,7 @@ async function examine(config: GatewayConfig, env: CommandContext['env']): Promi
   ];
 }
 
-/** The data folder of the embedded database contains the storage folder by default. */
+/** Checks folders and buckets. The data folder of the embedded database contains the storage folder. */
 async function checkStorage(config: GatewayConfig, env: CommandContext['env']): Promise<Finding[]> {
   const { databaseUrl, databasePath, storagePath = defaultStoragePath } = config;
   const bucket = s3Settings('', config);

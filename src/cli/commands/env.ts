@@ -1,5 +1,5 @@
 // `townhall env rewrap` seals every stored value with the newest master key while servers run;
-// `townhall env keys` lists the keys in use. A running local edition does it on request over its
+// `townhall env keys` lists the keys in use. A running local edition does both on request over its
 // control socket; otherwise the command opens the database.
 import type { GatewayConfig } from '../../gateway/config.ts';
 import {
@@ -62,7 +62,7 @@ async function rewrap(config: GatewayConfig, { env }: CommandContext): Promise<R
     requireDatabase(location);
     return withGateway(config, { env, logLevel: 'error' }, (gateway) => gateway.rewrapEnv());
   });
-  // A server of another version may not compare the keys itself.
+  // A server of an older version may ignore the `kid` of the request and seal under its own key.
   if (kid !== primary)
     throw new Error(
       `The running server sealed under the master key ${kid}; the key of this command is ${primary ?? 'none'}. Keep the old key.`,

@@ -98,6 +98,8 @@ async function openGateway(
   const openingDatabase = databaseExists(config)
     ? openGatewayDatabase(config, { log, limits: overrides.databaseLimits })
     : undefined;
+  // The promise is awaited below. Without this handler, a failure before that would be an unhandled
+  // rejection, which ends the process.
   openingDatabase?.catch(() => {});
   const loading = Promise.all([import('../../gateway/compose.ts'), loadProject(config)]);
   const [{ createGateway }, project] = await closeOnFailure(loading, async () =>

@@ -1,4 +1,4 @@
-// `townhall login`: logs a person in at a gateway and stores the token for the other commands.
+// `townhall login`: logs a person in to a gateway and stores the token for the other commands.
 import { GatewayError, type GatewayClient } from '@townhall/gateway';
 import { askForPassword, readLineFromTerminal, readPasswordFromPipe } from '../admin/password.ts';
 import { SettingError } from '../../kernel/settings.ts';
@@ -117,7 +117,7 @@ async function requestToken(
   return { token: credential.user_token, expiresAt: credential.expires_at };
 }
 
-/** Undefined where the server has no login without a password for this machine. */
+/** Undefined when the server offers this machine no login without a password. */
 async function loginLocally(
   client: GatewayClient,
   { bureauId, signal }: TokenRequest,

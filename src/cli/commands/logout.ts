@@ -1,4 +1,4 @@
-// `townhall logout`: ends the token that `townhall login` stored, at the server and on this machine.
+// `townhall logout`: revokes the token that `townhall login` stored, and deletes it from this machine.
 import { readFile, rm } from 'node:fs/promises';
 import { GatewayError } from '@townhall/gateway';
 import { SettingError } from '../../kernel/settings.ts';
@@ -44,7 +44,7 @@ export const command: Command = {
 
 const accountsOf = { user: 'accounts', admin: 'admin' } as const;
 
-/** Throws when the server does not answer. A token that has ended already only prints a note. */
+/** Throws when the server does not answer. For a token that is no longer valid it only prints a note. */
 async function revoke(
   session: { logout(): Promise<unknown> },
   printError: (line: string) => void,

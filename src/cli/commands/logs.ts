@@ -1,6 +1,5 @@
-// `townhall logs`: the log of a running local edition, or of a file or pipe, for a person. A
-// request id finds the line with the model, the provider, the attempts and the provider's own
-// words.
+// `townhall logs`: shows the log of a running local edition, or of a file or pipe. A request id finds the
+// line with the model, the provider, the attempts and the provider's own error message.
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { callControl } from '../../kernel/control.ts';
@@ -56,7 +55,7 @@ export const command: Command = {
   ],
 };
 
-/** The record of the request; undefined when the gateway has none for this caller or does not answer. */
+/** The usage record of the request; undefined when the caller may not see it or the gateway is down. */
 async function findUsageRecord(
   requestId: string,
   { env }: CommandContext,
@@ -107,7 +106,7 @@ function createView(
     add(text) {
       const line = parseLogLine(text);
       if (request !== undefined && (line === undefined || !isAbout(line, request))) return;
-      // Programs write plain lines between those of the log, and jq takes JSON only.
+      // A program may print plain lines between the JSON lines of the log; jq would fail on them.
       if (line === undefined && isFiltered === true) return;
       lines += 1;
       print(isPretty && line !== undefined ? prettyLine(line) : text);

@@ -1,8 +1,8 @@
 // `townhall models`: the catalog, its updates, and the check of the providers.
 //
-// `townhall models check` calls each configured provider once and reports failures. A running
-// local edition does it on request over its control socket, because only it can read the stored
-// keys; otherwise the command opens the database, if any.
+// `townhall models check` calls each configured provider once and reports failures. A running local
+// edition makes the calls on request over its control socket, because it holds the database with the
+// stored keys open; otherwise the command opens the database, if there is one.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -73,7 +73,7 @@ interface LocalEdition {
   config: GatewayConfig;
   agentConfig: AgentConfig;
   consoleConfig: ConsoleConfig;
-  /** Whether the settings name the console's port; only the default one may be replaced by a free one. */
+  /** Whether the settings name the console's port; only the default port may be replaced by a free one. */
   hasConsolePort: boolean;
   /** The environment with the defaults of the local edition. */
   env: Readonly<Record<string, string | undefined>>;
@@ -87,7 +87,7 @@ interface Start extends LocalEdition {
   redactor: Redactor;
   progress: ProgressLine;
   closers: Closers;
-  /** Known once the agent and the console listen. The gateway and the agent describe the edition with them. */
+  /** Set once the agent and the console listen; part of how the two servers describe the local edition. */
   urls: { agent: string | undefined; console: string | undefined };
 }
 
@@ -120,7 +120,8 @@ async function startLocalEdition({
   closers.defer(() => portal?.close());
   // The agent's database opens while the gateway starts; each takes about half of the start.
   const openingDatabase = openAgentDatabase(agentConfig, log);
-  // createAgent below throws the failure; until then an unhandled rejection would end the process.
+  // createAgent below awaits this promise and throws its failure. Without this handler, a failure before
+  // that would be an unhandled rejection, which ends the process.
   openingDatabase.catch(() => {});
   closers.defer(async () => (await openingDatabase.catch(() => undefined))?.close());
   const urls = { agent: undefined, console: undefined };
@@ -267,7 +268,7 @@ async function openConsole(
     : openConsoleAt(config.port).catch(() => openConsoleAt(0));
 }
 
-// npm names the script that it runs; a checkout has no `townhall` on the search path.
+// A checkout has no `townhall` on the PATH. npm sets this variable to the name of the script that it runs.
 function shownProgram(env: LocalEdition['env']): string {
   return env['npm_lifecycle_event'] === 'start' ? 'npm run townhall --' : 'townhall';
 }
@@ -332,7 +333,7 @@ function newPassword(): string {
 }
 
 /**
- * Keeps the local user's token of the last start while it is valid; the file is readable by its owner only.
+ * Keeps the local user's token from the last start while it is valid. Only its owner can read the file.
  */
 async function ensureLocalToken(gateway: Gateway, path: string): Promise<void> {
   const token = (await readFile(path, 'utf8').catch(() => '')).trim();

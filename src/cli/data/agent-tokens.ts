@@ -18,7 +18,7 @@ import { readTtlSeconds } from '../command-line/duration.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { agentDatabase, askServer } from './database-location.ts';
 
-/** Location of the agent's data, with the agent's own settings. */
+/** Locates the agent's data; the same settings as those of the agent itself. */
 const locationOptions = {
   'data-dir': settingOption(agentSettings.dataDir, 'PATH'),
   'database-url': settingOption(agentSettings.databaseUrl, 'URL'),
@@ -141,7 +141,7 @@ function askAgent<T>(
 
 async function withTokens<T>(data: AgentData, work: (tokens: TokenAdmin) => Promise<T>): Promise<T> {
   const { databaseUrl, databasePath, migrations } = agentDatabase(data);
-  // A mistyped folder must not get a new database.
+  // Opening would create a missing database, which must not happen in a mistyped folder.
   if (databaseUrl === undefined && !existsSync(databasePath))
     throw new Error(`There is no agent's data in ${data.dataDir}; start the agent once, or say --data-dir.`);
   const { log, redactor } = stderrLog();

@@ -62,7 +62,7 @@ export async function backUp(
 }
 
 /**
- * The packed copy; undefined when the server that holds the database has written the file itself.
+ * Returns the packed copy. Undefined when the server that holds the database has written the file itself.
  */
 async function copyEmbedded(
   location: DatabaseLocation,
@@ -84,7 +84,7 @@ async function dumpPostgres(
   { env, progress }: BackupOptions,
 ): Promise<void> {
   const version = await withDatabase(location, async (database) => {
-    // Ask running gateways to report first, so that the backup contains their charges.
+    // Running gateways first write their latest charges to the database, so that the backup contains them.
     if (location.surface === 'gateway') await askAllReports(database, systemClock);
     return database.version;
   });
@@ -124,8 +124,8 @@ export interface RestoreOptions extends BackupOptions {
 }
 
 /**
- * Throws without a change when the target is not empty, the file is no backup for it, or the key is
- * wrong.
+ * Throws without a change when the target is not empty, the file is not a backup for this target, or the
+ * key is wrong.
  */
 export async function restore(
   location: DatabaseLocation,
@@ -256,7 +256,7 @@ async function restorePostgres(
   return masterKey;
 }
 
-/** Returns the server's version. Throws when the database has schemas of Townhall already. */
+/** Returns the server's version. Throws when the database already has schemas of Townhall. */
 function requireEmpty(location: DatabaseLocation): Promise<string> {
   return withDatabase(location, async (database) => {
     const schemas = await database.sql<{ name: string }[]>`
@@ -288,7 +288,7 @@ async function surveyBackup(file: string, tool: Tool, env: CommandContext['env']
   return { canary: canary?.['sealed'] ?? null, variableCount: (await rowsOf('env_variables')).length };
 }
 
-/** The rows of the one `COPY … FROM stdin` in a dump: tab-separated columns, ended by `\.`. */
+/** The rows of the only `COPY … FROM stdin` in a dump: tab-separated columns; the line `\.` ends them. */
 function parseCopyStatement(text: string): Record<string, string>[] {
   const [, columns = '', body = ''] =
     /^COPY [^(]+\(([^)]*)\) FROM stdin;\n([\s\S]*?)^\\\.$/m.exec(text) ?? [];

@@ -1,5 +1,5 @@
-// The two databases of commands, the gateway's and the agent's: their location, the server that may
-// hold them open, and how a command opens them itself.
+// The two databases that commands work on, the gateway's and the agent's: their location, the server that
+// may hold them open, and how a command opens them itself.
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { AgentData } from '../../agent/config.ts';
@@ -13,7 +13,7 @@ import { Problem } from '../../kernel/problem.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 
 export interface DatabaseLocation {
-  /** The owner of the database. */
+  /** The server that owns the database. */
   surface: 'gateway' | 'agent';
   databaseUrl: string | undefined;
   databasePrepare: boolean | undefined;
@@ -67,8 +67,8 @@ export function missingDatabase({ surface, databasePath }: DatabaseLocation): st
 }
 
 /**
- * Asks the server that holds the embedded database over its control socket. Runs `otherwise` when
- * no server runs, and for a PostgreSQL, which a command can open beside its servers.
+ * Sends the request to the server that holds the embedded database, over its control socket. Runs
+ * `otherwise` when no server runs, and for a PostgreSQL, which a command can open while servers use it.
  */
 export async function askServer<T>(
   { databaseUrl, socket }: Pick<DatabaseLocation, 'databaseUrl' | 'socket'>,

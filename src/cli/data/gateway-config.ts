@@ -1,5 +1,5 @@
-// Selects the gateway's data for a command: that of the City deployed from this folder, else that
-// of the options and the environment.
+// Selects the gateway's data for a command: the data of the City deployed from this folder, or the data
+// that the options and the environment name.
 import { cityData } from '../../deploy/index.ts';
 import { gatewaySettings, readGatewayConfig } from '../../gateway/config.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
@@ -11,7 +11,7 @@ export const dataOptions = {
   json: jsonOption,
 };
 
-/** Lines for the help of these commands. */
+/** Notes for the help of these commands. */
 export const dataNotes: readonly string[] = [
   'DATABASE_URL in the environment names a PostgreSQL instead of the folder. In the folder of a deployed project the',
   'command uses the database of its City, unless --database-path or DATABASE_PATH is given; run it with the environment',
@@ -19,8 +19,8 @@ export const dataNotes: readonly string[] = [
 ];
 
 /**
- * Reads the settings like `townhall gateway`; reports on standard error when they are those of a
- * City.
+ * Reads the settings like `townhall gateway`. Prints a line to standard error when it uses the settings of
+ * a City.
  */
 export async function readConfigHere(
   flags: Readonly<Record<string, string | undefined>>,

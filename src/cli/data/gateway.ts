@@ -1,4 +1,4 @@
-// A gateway without listeners, for commands that need more of it than its database.
+// Opens a gateway without listeners, for commands that need its services and not only its database.
 import { createGateway } from '../../gateway/compose.ts';
 import type { Gateway } from '../../gateway/compose.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';

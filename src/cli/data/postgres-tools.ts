@@ -15,11 +15,11 @@ export interface Tool {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-// Debian keeps the tools of each version here; the one on the PATH is often older.
+// Debian keeps the tools of each version here; the tool on the PATH is often older.
 const versionedFolders = '/usr/lib/postgresql';
 
 /**
- * The newest tool on the PATH and in the folders of versions. Throws with what to install when none
+ * Finds the newest tool on the PATH and in the versioned folders. Throws with what to install when no tool
  * is at least as new as the server.
  */
 export async function findTool(
@@ -78,8 +78,8 @@ export function connectionVariables(databaseUrl: string): Record<string, string>
   return Object.fromEntries(Object.entries(variables).filter(([, text]) => text !== ''));
 }
 
-// postgres.js also has `ssl`, most values of which require TLS. The tools' own default is `prefer`,
-// which falls back to a plain connection.
+// postgres.js also accepts `ssl` in an address, most values of which require TLS. The setting must be
+// passed on: by default the tools use `prefer`, which falls back to an unencrypted connection.
 function tlsVariables(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCERT: string } {
   const root = query.get('sslrootcert') ?? '';
   const sslSetting = query.get('sslmode') ?? query.get('ssl') ?? '';
@@ -95,7 +95,7 @@ export interface RunToolOptions {
   onLine?: (line: string) => void;
 }
 
-/** Resolves when the tool exits with 0; else throws with its last error lines. */
+/** Resolves when the tool exits with 0; otherwise throws with its last error lines. */
 export async function runTool(
   path: string,
   args: readonly string[],

@@ -2,7 +2,7 @@
 import type { AllotmentLine, LedgerView } from '../../gateway/credits/index.ts';
 import { alignColumns } from '../command-line/columns.ts';
 
-/** Ages are differences to `now`. */
+/** Ages and leases are shown relative to `now`. */
 export function describeLedger(view: LedgerView, now: Date): string[] {
   const { user_id: userId, posted, held, owed: debt, allotments } = view;
   const totals = [

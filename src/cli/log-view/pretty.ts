@@ -16,7 +16,7 @@ export function isAbout(line: LogLine, id: string): boolean {
   return [line['requestId'], line['clientRequestId'], line['traceId']].includes(id);
 }
 
-// Members that have a place of their own in the line, or that the line leaves out.
+// Members that the line shows at a fixed place or leaves out; all others follow as name=value.
 const placedMembers = new Set([
   'level',
   'time',
@@ -30,7 +30,7 @@ const placedMembers = new Set([
   'code',
 ]);
 
-/** Coloured where standard output is a terminal that has colours. */
+/** Renders a log line. Colours appear only if standard output is a terminal that supports them. */
 export function prettyLine(line: LogLine): string {
   const time = formatText(line['time']).slice(11, 23);
   const level = formatText(line['level']);

@@ -11,7 +11,7 @@ export interface DeviceLoginOptions {
   bureauId: string;
   /** The name that the page shows. */
   name: string;
-  /** Asks for an API key with these limits, else for a user token. */
+  /** Requests an API key with these limits; without it, a user token is requested. */
   key?: { models?: string[]; credit_cap?: number; ttl?: number };
   opensBrowser: boolean;
   printError: (line: string) => void;
@@ -39,6 +39,7 @@ export async function loginByDevice(options: DeviceLoginOptions): Promise<Device
       return await client.accounts.getDeviceLoginResult({ device_code: login.device_code }, { signal });
     } catch (error) {
       if (!GatewayError.isInstance(error)) throw error;
+      // RFC 8628, section 3.5: each slow_down adds five seconds to the interval.
       if (error.code === 'slow_down') intervalMs += 5000;
       else if (error.code !== 'authorization_pending' && !error.retryable) throw error;
       if (performance.now() >= expiresMs) throw unconfirmedError(error);
@@ -46,13 +47,13 @@ export async function loginByDevice(options: DeviceLoginOptions): Promise<Device
   }
 }
 
-/** The error of an unconfirmed login, also when the server has not answered any poll. */
+/** The error for a code that expired unconfirmed; `cause` is the error of the last poll. */
 function unconfirmedError(cause: GatewayError): Error {
   const message = `the code has expired without a confirmation; start again. Last answer: ${cause.message}`;
   return new Error(message, { cause });
 }
 
-/** A name that a person recognizes, in the characters that the server takes. */
+/** A name that the person recognizes, in characters that the server accepts: at most 100, printable ASCII. */
 export function deviceName(program: string): string {
   return `${program} on ${hostname()}`.replaceAll(/[^ -~]/g, '?').slice(0, 100);
 }

@@ -11,7 +11,7 @@ export interface ServerChoice {
   profile: Profile;
 }
 
-/** The address by --url, TOWNHALL_URL, the profile or the local edition, in this order. */
+/** Takes the address from --url, TOWNHALL_URL, the profile or the local edition, in this order. */
 export async function chooseServer(
   options: { url: string | undefined; profile: string | undefined },
   env: Environment,
@@ -33,7 +33,7 @@ export async function chooseServer(
 
 const loopbackNames = ['127.0.0.1', 'localhost', '[::1]'];
 
-/** The host, or `local` for this machine. */
+/** A profile's default name: the host, or `local` for this machine. */
 function profileNameOf(url: string): string {
   const { hostname } = new URL(url);
   return loopbackNames.includes(hostname) ? 'local' : hostname.replaceAll(/[^\w.-]/g, '-').slice(0, 64);

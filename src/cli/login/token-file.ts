@@ -1,4 +1,5 @@
-// The files of credentials beside the profiles: `tokens/PROFILE.user.token`, readable by their owner only.
+// The credential files beside profiles.json, such as `tokens/PROFILE.user.token`. Only the owner can read
+// them.
 import { dirname, join } from 'node:path';
 import {
   profilesFile,
@@ -14,7 +15,7 @@ export function tokenPath(env: Environment, profile: string, identity: Identity)
   return join(dirname(profilesFile(env)), 'tokens', `${profile}.${identity}.token`);
 }
 
-/** Writes the token of a login and puts the profile into use. */
+/** Writes the token of a login and makes its profile the current one. */
 export async function storeLogin(
   env: Environment,
   { url, name }: { url: string; name: string },

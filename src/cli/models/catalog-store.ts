@@ -1,5 +1,5 @@
-// The catalog file of a command: its settings, its content, and writing it after a check that a
-// gateway with these settings would start.
+// Opens the catalog file for a command. A new content is written only after a check that a gateway with
+// these settings would start with it.
 import {
   curatedModels,
   readCatalogFile,
@@ -26,7 +26,7 @@ export interface CatalogStore {
   config: GatewayConfig;
   builtIn: ReturnType<typeof curatedModels>;
   current: CatalogDocument | undefined;
-  /** Keeps the content before for a rollback. */
+  /** Writes a new content and keeps the previous one for a rollback. */
   replace(next: CatalogDocument): Promise<void>;
   /** Writes a change of pins, which a rollback does not undo. */
   amend(next: CatalogDocument): Promise<void>;

@@ -1,4 +1,4 @@
-// `townhall models pin` and `unpin`: entries that updates leave as they are.
+// `townhall models pin` and `unpin`: keep updates from changing an entry.
 import { pinEntry, unpinEntry, type Pin } from '../../gateway/ai/index.ts';
 import { action, type Action } from '../command-line/command.ts';
 import { catalogOptions, openCatalogStore } from './catalog-store.ts';

@@ -64,8 +64,8 @@ async function readPrivateKey(path: string): Promise<KeyObject> {
     const key = createPrivateKey(pem);
     if (key.asymmetricKeyType === 'ed25519') return key;
   } catch {
-    // The same message for an unreadable key and one of another type than Ed25519: the text of the
-    // error may quote the key.
+    // An unreadable key gets the same message as a key of another type: the original error may quote
+    // the key.
   }
   throw new Error(`${path} has no Ed25519 private key; "townhall models keygen" writes one.`);
 }

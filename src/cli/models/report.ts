@@ -1,4 +1,4 @@
-// Lines that show the differences between two catalogs, one line a change.
+// Lines that show the differences between two catalogs, one line per change.
 import type { EntryChange, MemberChange, UpdatePlan } from '../../gateway/ai/index.ts';
 
 export function describePlan({ changes, pins, refusals }: UpdatePlan): string[] {
@@ -20,7 +20,7 @@ function describeMember({ member, before, after }: MemberChange): string {
   return `${member}: ${show(before)} -> ${show(after)}${describeFactor(before, after)}`;
 }
 
-// JSON leaves the control characters of C1 as they are; a terminal would obey them.
+// JSON.stringify does not escape DEL and the C1 control characters, which a terminal would obey.
 function show(value: unknown): string {
   if (value === undefined) return 'none';
   return JSON.stringify(value).replace(/[\x7f-\x9f]/g, '?');

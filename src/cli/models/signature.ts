@@ -7,14 +7,14 @@ import { createPublicKey, generateKeyPairSync, sign, verify, type KeyObject } fr
 const publicKeyPrefix = Buffer.from('302a300506032b6570032100', 'hex');
 const signatureBytes = 64;
 
-/** The text of the public key, also of a private one: 32 bytes in base64. */
+/** The public key as text, also for a private key: 32 bytes in base64. */
 export function publicKeyText(key: KeyObject): string {
   const publicKey = key.type === 'private' ? createPublicKey(key) : key;
   const { x } = publicKey.export({ format: 'jwk' });
   return Buffer.from(x ?? '', 'base64url').toString('base64');
 }
 
-/** The key of a text in MODELS_CATALOG_KEYS; the settings have checked its length. */
+/** Parses a key of MODELS_CATALOG_KEYS, whose length was checked when the settings were read. */
 export function parsePublicKey(text: string): KeyObject {
   const bytes = Buffer.from(text, 'base64');
   return createPublicKey({ key: Buffer.concat([publicKeyPrefix, bytes]), format: 'der', type: 'spki' });

@@ -1,4 +1,4 @@
-// Reads a catalog document and its signature from a file or an address, with a bound for time and size.
+// Reads a catalog document and its signature from a file or an address, within limits of time and size.
 import { open } from 'node:fs/promises';
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import { SettingError } from '../../kernel/settings.ts';
@@ -112,7 +112,7 @@ function fileSource(path: string): CatalogSource {
 
 async function readFileBounded(path: string, maximumBytes: number): Promise<Uint8Array> {
   const handle = await open(path, 'r');
-  // The stream closes the file, also when reading stops early.
+  // The stream closes the file, even when reading stops early.
   return readBounded(handle.createReadStream() as AsyncIterable<Uint8Array>, path, maximumBytes);
 }
 

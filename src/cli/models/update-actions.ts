@@ -1,4 +1,5 @@
-// `townhall models update` and `rollback`: a new content of the catalog file, shown before it is applied.
+// `townhall models update` and `rollback`: replace the content of the catalog file, and show the changes
+// before they are applied.
 import { readFile } from 'node:fs/promises';
 import {
   parseCatalogDocument,
@@ -104,7 +105,7 @@ export const rollbackAction: Action = action({
   },
 });
 
-/** The former catalog was accepted once. */
+/** A rollback needs no limits: its catalog passed them when it was first applied. */
 const noLimits: UpdateLimits = {
   maximumFactor: Infinity,
   modelsWithAnyPrice: [],
