@@ -1,7 +1,7 @@
 // What a child process of this installation starts with: its command, and the operator's environment
 // variables that a deployed gateway gets. These are its own settings, the keys that providers and
-// services declare, and basic ones such as PATH; a long-running process gets no other variables of a
-// shell.
+// services declare, and basic ones such as PATH. All other variables of the operator's shell are left
+// out, since they may be secrets that the gateway does not need.
 import { isSingleExecutable } from '../../kernel/assets.ts';
 import { isStartupKey } from '../../gateway/config.ts';
 import type { Runner } from '../../deploy/index.ts';

@@ -1,5 +1,5 @@
-// Shared by `townhall deploy` and `townhall city`: the plan of a project, whose entry runs in a
-// process of its own, and the progress lines of a deployment.
+// Shared by `townhall deploy` and `townhall city`: makes the plan of a project, and prints the progress
+// of a deployment.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { makePlan } from '../../deploy/index.ts';
@@ -10,7 +10,7 @@ import type { CommandContext } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
 import { isForwarded, ownRunner } from './environment.ts';
 
-// An entry that never finishes would block the deployment.
+// Without a limit, an entry that never finishes would block the deployment.
 const inspectTimeoutMs = 30_000;
 
 /** The plan of a project, or of a stored version of it in `cityDirectory`. */

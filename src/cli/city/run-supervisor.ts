@@ -30,8 +30,8 @@ export async function runSupervisor({
     throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
   if ((await supervisorClient(folder).status()) !== null)
     throw new Error('A supervisor of this City is already running; stop it with: townhall city stop');
-  // Plan first: a version that can no longer run ends this process with the reason before anything
-  // is opened.
+  // Plan first: if the version can no longer run, this throws the reason before a file or socket is
+  // opened.
   const plan =
     state === null
       ? undefined
@@ -62,6 +62,6 @@ function stopOnSignals(stop: () => Promise<void>): void {
       void stop();
     });
   }
-  // The terminal that started it may be closed.
+  // Closing the terminal that started the supervisor must not stop the City.
   process.on('SIGHUP', () => {});
 }

@@ -1,5 +1,5 @@
 // `townhall city serve`: a gateway under a supervisor, controlled over its IPC channel. It accepts
-// connections from the supervisor's listening socket on request, and ends when the supervisor ends.
+// connections from the supervisor's listening socket on request, and exits when the supervisor exits.
 import { listeningFd, openProject } from '../../deploy/index.ts';
 import type { GatewayMessage, GatewayReply, GatewayRequest, StartRequest } from '../../deploy/index.ts';
 import { createGateway } from '../../gateway/compose.ts';
@@ -16,7 +16,7 @@ import { limitStreamGarbage, saveMemoryWhileIdle } from '../servers/heap.ts';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Runs until the supervisor ends it. Returns the exit code. */
+/** Serves until the supervisor sends `leave` or disconnects. Returns the exit code. */
 export async function serveSupervised(env: Environment): Promise<number> {
   if (process.send === undefined)
     throw new SettingError(
@@ -30,10 +30,10 @@ export async function serveSupervised(env: Environment): Promise<number> {
       (error: unknown) => reply({ id: message.id, ok: false, message: errorText(error) }),
     );
   });
-  // Without a supervisor no more connections arrive.
+  // The supervisor has exited: close at once.
   process.on('disconnect', () => server.close(0));
   // A terminal or a service manager may signal the whole process group; only the supervisor decides
-  // about the end.
+  // when this process stops.
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => {});
   await server.closed;
   if (process.connected) process.disconnect();
@@ -43,7 +43,7 @@ export async function serveSupervised(env: Environment): Promise<number> {
 interface SupervisedGateway {
   /** Resolves when the request is done; rejects with the reason for the supervisor. */
   handle(request: GatewayRequest): Promise<void>;
-  /** Starts to close; later calls do nothing. */
+  /** Starts to close the gateway; later calls do nothing. */
   close(lingerMs: number): void;
   readonly closed: Promise<void>;
 }
@@ -80,8 +80,8 @@ function supervisedGateway(env: Environment): SupervisedGateway {
         case 'record':
           return requireGateway().recordCity(request.input);
         case 'leave':
-          // The reply confirms that it accepts no more; the supervisor waits for the process to
-          // finish its requests.
+          // The reply confirms that this gateway accepts no more connections. The supervisor then waits
+          // for the process to finish its requests and exit.
           return close(request.input.lingerMs);
       }
     },

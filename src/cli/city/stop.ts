@@ -2,7 +2,7 @@
 import { supervisorClient, type CityFolder } from '../../deploy/index.ts';
 import type { CommandContext } from '../command-line/command.ts';
 
-/** Returns the exit code, which is 0 also when nothing runs. */
+/** Returns the exit code, which is 0 even if nothing was running. */
 export async function stopCity(
   folder: CityFolder,
   { print, isJson }: Pick<CommandContext, 'print'> & { isJson: boolean },

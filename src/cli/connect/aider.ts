@@ -8,7 +8,7 @@ export const aider: Tool = {
   title: 'aider',
   format: 'chat-completions',
   preferredModel: /claude|\bgpt-/,
-  // The later one of two entries with one name applies.
+  // aider uses the last of several entries with the same name, so the block goes to the end of the file.
   edits: ({ url, token, model, home }) => [
     {
       kind: 'block',

@@ -1,9 +1,9 @@
-// Codex merges a profile file into ~/.codex/config.toml, so that file stays unchanged
+// Codex merges a profile file into ~/.codex/config.toml, so config.toml itself stays unchanged
 // (https://developers.openai.com/codex/config-advanced, Codex 0.134 and later).
 import { join } from 'node:path';
 import type { Tool } from './tool.ts';
 
-/** Models of other providers take function tools only; the gateway refuses all others by name. */
+/** For models of other providers the gateway accepts only function tools, and refuses OpenAI's own tools. */
 const servesOpenAiTools = (model: string): boolean => model.startsWith('openai/');
 
 export const codex: Tool = {
@@ -21,13 +21,13 @@ export const codex: Tool = {
         'model_provider = "townhall"',
         ...(servesOpenAiTools(model) ? [] : ['web_search = "disabled"']),
         '',
-        // Codex describes its subagents as tools of the type namespace.
+        // Codex sends its subagents as tools of the type `namespace`, which other models do not have.
         ...(servesOpenAiTools(model) ? [] : ['[agents]', 'enabled = false', '']),
         '[model_providers.townhall]',
         'name = "Townhall"',
         `base_url = ${JSON.stringify(`${url}/v1`)}`,
         'wire_api = "responses"',
-        // Codex sends only what is new over its socket, and falls back to HTTP where none can be opened.
+        // Over a WebSocket Codex sends only new input. It falls back to HTTP when it cannot open one.
         'supports_websockets = true',
         `experimental_bearer_token = ${JSON.stringify(token)}`,
         '',

@@ -1,4 +1,4 @@
-// The API key of a connected tool: created by the login of the profile, or by a device login of its own.
+// The API key of a connected tool: created with the stored login of the profile, or by a device login.
 import { readFile } from 'node:fs/promises';
 import { GatewayError } from '@townhall/gateway';
 import { deviceName, loginByDevice } from '../login/device-login.ts';
@@ -42,7 +42,7 @@ export async function requestKey(
   return { token: credential.user_token, expiresAt: credential.expires_at };
 }
 
-/** False if the key had ended already, or the server does not answer. */
+/** Returns false if the key was no longer valid, or the server does not answer. */
 export async function revokeKey(url: string, token: string): Promise<boolean> {
   return gatewayClient(url, token)
     .accounts.logout()

@@ -1,4 +1,4 @@
-// One call in the format of a tool, as the proof that its configuration works.
+// Makes one call in a tool's format, to prove that the written configuration works.
 import type { CallFormat, Connection } from './tool.ts';
 
 const prompt = 'Reply with the word OK.';

@@ -18,7 +18,7 @@ export interface Tool {
   id: string;
   title: string;
   format: CallFormat;
-  /** Chooses the model where --model names none: the first of the list that matches. */
+  /** Chooses the model when there is no --model: the first listed model that matches. */
   preferredModel: RegExp;
   edits(connection: Connection): FileEdit[];
   /** The command that starts the tool, and further lines of advice. */

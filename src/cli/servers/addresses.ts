@@ -37,13 +37,13 @@ function addressesOf(
   return [api, { setting: settings.metricsPort, host: metricsHost, port: metricsPort }];
 }
 
-/** Tries every address before anything is opened. Rejects for the first unusable one. */
+/** Checks every address before a server opens anything. Rejects for the first unusable address. */
 export async function requireAddresses(addresses: readonly ListenAddress[]): Promise<void> {
   for (const address of addresses) await explainListenErrors(requireFreePort(address), [address]);
 }
 
 /**
- * Waits for a server to listen. For a refused address it rejects with the setting that changes it.
+ * Waits for a server to listen. If its address cannot be used, rejects with the setting that changes it.
  */
 export async function explainListenErrors<T>(
   listening: Promise<T>,

@@ -3,7 +3,7 @@
 import { createLog } from '../../kernel/log.ts';
 import { createRedactor } from '../../kernel/secrets/secret.ts';
 
-/** Writes `{"msg":"listening","url":"…"}` in the form of a log line. */
+/** Writes `{"msg":"listening","url":"…"}` as a log line. */
 export function announceListening(url: string): void {
   createLog({ level: 'info', redactor: createRedactor() }).info({ url }, 'listening');
 }

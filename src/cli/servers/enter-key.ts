@@ -1,5 +1,5 @@
 // The Enter key of a server command that runs in a terminal. A background process that reads from its
-// terminal is stopped (SIGTTIN), so the terminal is read only while the process is in its foreground.
+// terminal is stopped (SIGTTIN), so the terminal is read only while the process is in the foreground.
 import { readFileSync } from 'node:fs';
 
 /**
@@ -19,8 +19,8 @@ export function hasEnterKey(): boolean {
 }
 
 /**
- * Calls `onEnter` for each line, also after Ctrl-Z and `fg`. A job that runs in the background (`&` or `bg`)
- * stays unread even after `fg`: bash sends SIGCONT to stopped jobs only.
+ * Calls `onEnter` for each line, also after Ctrl-Z and `fg`. After `&` or `bg` the Enter key stays without
+ * effect, even after `fg`: bash sends SIGCONT only to stopped jobs.
  */
 export function listenForEnter(onEnter: () => void): void {
   if (!process.stdin.isTTY) return;

@@ -1,5 +1,5 @@
-// Watches files through their folders, so that it also sees a file that an editor replaces by
-// renaming another one, and one that does not exist yet.
+// Watches files through their folders. That also detects when an editor replaces a file by renaming
+// another one over it, and when a missing file is created.
 import { watch, type FSWatcher } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
@@ -26,7 +26,7 @@ export function createFileWatch(): FileWatch {
         if (name === null || !names.has(name)) return;
         for (const listener of listeners) listener(join(folder, name));
       });
-      // A folder that is removed ends its own watch.
+      // Removing the folder ends its watch with an error.
       watcher.on('error', () => folders.delete(folder));
       folders.set(folder, { watcher, names });
     } catch {

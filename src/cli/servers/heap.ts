@@ -1,5 +1,5 @@
-// V8 flags that keep a server's heap small. Each can be set at run time; none showed a cost in the
-// benchmarks.
+// V8 flags that keep a server's heap small. V8 accepts each of them at run time, and the benchmarks show no
+// cost.
 import { performance } from 'node:perf_hooks';
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 
@@ -15,8 +15,8 @@ export function limitStreamGarbage(): void {
 }
 
 /**
- * Limits the young generation of an agent, before it loads. An agent is mostly idle, so a small one
- * suffices: 10% less memory.
+ * Limits the young generation of an agent, before it loads. An agent is mostly idle, so a small young
+ * generation is enough and saves 10% of its memory.
  */
 export function limitYoungGeneration(): void {
   setFlagsFromString('--semi-space-growth-factor=1');
@@ -29,18 +29,19 @@ const idleUtilization = 0.05;
 const checkEveryMs = 200;
 const quietChecksUntilIdle = 5;
 /**
- * The young generation of a busy server, both of its halves, grows while it is smaller; a last step may
- * double it. V8's own limit takes 100 MB more and saves no processor time
+ * The young generation of a busy server, both semi-spaces together, grows until it has this size; the last
+ * step may end at twice as much. V8's own limit takes 100 MB more and saves no processor time
  * (docs/decisions/2026-11-22-processor-time.md).
  */
 const enoughYoungBytes = 16 * 1024 * 1024;
-// The size doubles with each collection, and a small young generation is collected often.
+// The size doubles with each collection, and a small young generation is collected often, so it can grow
+// past its limit within a longer interval.
 const checkGrowthEveryMs = 20;
 
 export interface IdleOptions {
   /** Whether the young generation may grow in busy seconds; true by default. */
   growsWhileBusy?: boolean;
-  /** The share of the time since its last call in which the event loop worked. */
+  /** Returns the share of the time since the previous call during which the event loop was busy. */
   utilization?: () => number;
   /** The size of the young generation. */
   youngBytes?: () => number;

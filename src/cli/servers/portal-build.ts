@@ -1,4 +1,4 @@
-// Builds the portal of a checkout, whose install leaves it out to be quick.
+// Builds the portal of a checkout: installing a checkout skips this step to stay quick.
 import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { constants, setPriority } from 'node:os';
@@ -7,7 +7,7 @@ import { assetPath, isSingleExecutable } from '../../kernel/assets.ts';
 export interface PortalBuild {
   /** Resolves when the portal is built. Rejects with what the build printed. */
   run(): Promise<void>;
-  /** Ends a build that runs. */
+  /** Stops a running build. */
   close(): void;
 }
 
@@ -16,7 +16,7 @@ const buildMs = 300_000;
 // The end of the output, which has the reason of a failure.
 const maxOutputLength = 4_000;
 
-/** Undefined in a package and in the executable, which bring the portal along. */
+/** Undefined in an installed package and in the executable, which already contain the portal. */
 export function portalBuild(): PortalBuild | undefined {
   const script = assetPath('scripts/docs.ts');
   if (isSingleExecutable || !existsSync(script)) return undefined;
@@ -34,7 +34,7 @@ function runBuild(script: string, signal: AbortSignal): Promise<void> {
       timeout: buildMs,
       signal,
     });
-    // The calls of the gateway come first.
+    // The lower priority keeps the build from slowing down calls at the gateway.
     if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL);
     let output = '';
     for (const stream of [child.stdout, child.stderr])

@@ -1,5 +1,5 @@
 // `townhall gateway --workers N`: opens the listening socket, starts N gateway processes that
-// accept from it, replaces one that ends, serves the metrics of all on one port, and stops them
+// accept from it, replaces a process that exits, serves the metrics of all on one port, and stops them
 // together.
 import { ownRunner } from '../city/environment.ts';
 import type { GatewayConfig } from '../../gateway/config.ts';
@@ -24,14 +24,14 @@ export interface PrimaryOptions {
 
 const firstRestartMs = 250;
 const longestRestartMs = 10_000;
-// A worker that has run for this long is restarted at once when it ends.
+// A worker that exits after at least this time is restarted after the shortest pause again.
 const steadyMs = 60_000;
 // Time beyond the drain, for closing the services.
 const stopMarginMs = 15_000;
 
 /**
- * Resolves to the exit code once all workers have ended. Throws a SettingError where
- * the database has too few connections.
+ * Resolves to the exit code once all workers have exited. Throws a SettingError when the database has too
+ * few connections.
  */
 export async function runPrimary(options: PrimaryOptions): Promise<number> {
   const { config, log } = options;
@@ -76,10 +76,10 @@ async function serveMetrics({ metricsPort, metricsHost }: GatewayConfig, group: 
 }
 
 interface WorkerGroup {
-  /** Resolves to whether the worker is ready. A worker that ends later is replaced. */
+  /** Resolves to whether the worker is ready. A worker that exits later is replaced. */
   start(index: number): Promise<boolean>;
   readMetrics(): Promise<string>;
-  /** Resolves when all have ended. Kills those that exceed their deadlines. */
+  /** Resolves when all have exited. Kills the workers that exceed their deadlines. */
   stop(): Promise<void>;
 }
 
@@ -89,7 +89,7 @@ interface GroupOptions extends PrimaryOptions {
   maxConnections: number;
 }
 
-/** The running workers by their index, and what starts further ones. */
+/** The running workers by index, and the options for starting more. */
 interface Workers extends GroupOptions {
   running: Map<number, WorkerProcess>;
   shutdown: AbortSignal;
@@ -133,7 +133,7 @@ function launch({ running, words, env, fd, url, maxConnections }: Workers, index
   return worker;
 }
 
-/** Replaces the worker each time it ends, with growing pauses while it ends soon after its start. */
+/** Replaces the worker each time it exits, with growing pauses while it exits soon after it starts. */
 async function keepRunning(workers: Workers, firstWorker: WorkerProcess): Promise<void> {
   const { running, shutdown, log, clock } = workers;
   const { index } = firstWorker;
@@ -161,7 +161,7 @@ async function readAllMetrics({ running }: Workers): Promise<string> {
   return mergeMetrics(texts.toSorted((a, b) => a.worker - b.worker));
 }
 
-/** Resolves when all have ended. Kills those that exceed the drain and its margin. */
+/** Resolves when all have exited. Kills the workers that exceed the drain and its margin. */
 async function stopAll({ running, config }: Workers): Promise<void> {
   const runningWorkers = [...running.values()];
   for (const worker of runningWorkers) worker.stop();

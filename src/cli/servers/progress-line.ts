@@ -1,9 +1,10 @@
-// The steps of a start: on a terminal one line that the next step replaces, elsewhere a line each.
+// Shows the steps of a start: on a terminal in one line that each step overwrites, otherwise one line per
+// step.
 import type { CommandContext } from '../command-line/command.ts';
 
 export interface ProgressLine {
   show(step: string): void;
-  /** Removes the line, so that other output begins in an empty one. */
+  /** Erases the line, so that other output begins on an empty line. */
   clear(): void;
 }
 

@@ -1,5 +1,4 @@
-// How a server command ends: the first SIGTERM or SIGINT stops it, a second one ends the process at
-// once.
+// Stops a server command: the first SIGTERM or SIGINT stops the server, a second one exits at once.
 
 /**
  * Announces the server, waits for a signal, then runs `stop` and returns the exit code 0. The

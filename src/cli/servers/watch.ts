@@ -18,9 +18,9 @@ const stopSignals = ['SIGTERM', 'SIGINT'] as const;
 type StopSignal = (typeof stopSignals)[number];
 
 /**
- * Runs this command again without `--watch`, and again after each change, until a signal ends it. A
- * server that fails to start waits for a change. Returns the exit code. Throws for the executable,
- * whose program is in no file.
+ * Runs this command again without `--watch`, and again after each change, until a signal ends it. If the
+ * server fails to start, waits for the next change. Returns the exit code. Throws in the single executable,
+ * which has no files to watch.
  */
 export async function runWatched(): Promise<number> {
   if (isSingleExecutable)
@@ -52,8 +52,8 @@ export async function runWatched(): Promise<number> {
 }
 
 /**
- * Node's loader reports each file that it loads or looks for over the channel to the parent
- * process.
+ * With this variable, Node's loader reports each file that it loads or looks for over the IPC channel to
+ * its parent process.
  */
 function startServer(files: FileWatch): ChildProcess {
   const [program = '', ...words] = process.argv.slice(1);
@@ -69,8 +69,8 @@ function startServer(files: FileWatch): ChildProcess {
 }
 
 /**
- * The files outside of `node_modules`. Node mixes addresses of other kinds and nulls into its
- * reports.
+ * The reported files outside of `node_modules`. Node's reports also contain nulls and addresses that are
+ * not files.
  */
 function reportedFiles(message: unknown): string[] {
   if (!isRecord(message)) return [];

@@ -7,7 +7,7 @@ export interface Welcome {
   version: string;
   gatewayUrl: string;
   agentUrl: string;
-  /** Opens the console signed in, once. */
+  /** A link that opens the console signed in; it works once. */
   consoleUrl: string;
   /** Whether the Enter key shows another link. */
   isInteractive: boolean;
@@ -20,7 +20,7 @@ export interface Welcome {
   shell: 'sandboxed' | 'unsafe' | 'off';
   /** How to run `townhall` here. */
   program: string;
-  /** A warning, such as that of a login without credentials that other machines reach. */
+  /** A warning, such as that other machines can reach a login without credentials. */
   notice: string | undefined;
 }
 
@@ -48,7 +48,7 @@ export function welcome(screen: Welcome): string[] {
   ];
 }
 
-/** The line with the link, which the Enter key shows with a new one. */
+/** The line with the console link. Pressing Enter prints it again with a new link. */
 export function consoleRow(url: string): string {
   return row('console', `${styleText(['bold', 'cyan'], url)} (signed in)`);
 }

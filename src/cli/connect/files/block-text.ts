@@ -1,13 +1,13 @@
-// Edits files whose comments begin with `#`, such as YAML and .env. Two comments enclose the lines of
-// Townhall.
+// Edits files whose comments begin with `#`, such as YAML and .env. Townhall's lines are a block between
+// two comments.
 import { SettingError } from '../../../kernel/settings.ts';
 
 const openingLine = '# >>> townhall connect';
 const closingLine = '# <<< townhall connect';
 
 /**
- * The text with the block at its end, or below the line `afterLine`. Replaces an earlier block. Throws
- * a SettingError for a text without that line.
+ * Returns the text with the block at its end, or below the line `afterLine`. Replaces an earlier block.
+ * Throws a SettingError when the text has no such line.
  */
 export function writeBlock(text: string, lines: readonly string[], afterLine?: string): string {
   const textWithoutBlock = removeBlock(text);

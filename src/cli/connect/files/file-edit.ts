@@ -1,4 +1,4 @@
-// A change to one file. Everything that it does not name stays as it is.
+// A change to one file. Everything that the change does not name stays as it is.
 import { SettingError } from '../../../kernel/settings.ts';
 import { removeBlock, writeBlock } from './block-text.ts';
 import {
@@ -43,7 +43,7 @@ export type JsonChange =
     }
   | { kind: 'prepend'; at: readonly string[]; item: unknown };
 
-/** The text of the file with the change; null stands for a file that does not exist. */
+/** Returns the text of the file with the change. `text` is null when the file does not exist. */
 export function applyEdit(edit: FileEdit, text: string | null): { text: string; changes: JsonChange[] } {
   try {
     if (edit.kind === 'file') return { text: edit.text, changes: [] };
@@ -78,8 +78,8 @@ function applyJson(edit: Extract<FileEdit, { kind: 'json' }>, originalText: stri
 }
 
 /**
- * Removes the lines or members of the edit from a file that has changed since. Members with another value
- * stay.
+ * Removes the lines or members of the edit from a file that has changed since. A member that has another
+ * value by now is kept.
  */
 export function revertEdit(kind: FileEdit['kind'], changes: readonly JsonChange[], text: string): string {
   if (kind === 'block') return removeBlock(text);
@@ -92,7 +92,7 @@ export function revertEdit(kind: FileEdit['kind'], changes: readonly JsonChange[
   }, text);
 }
 
-/** Removes the member, and the objects on its way that were created for it and are empty now. */
+/** Removes the member, then each parent object that was created for it and is empty now. */
 function removeCreated(
   text: string,
   { at, created }: { at: readonly string[]; created: readonly string[] },

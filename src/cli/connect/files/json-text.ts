@@ -1,5 +1,5 @@
-// Edits JSON as text: a member is set or removed, everything else stays byte for byte, with the comments and
-// trailing commas that the settings files of several tools allow.
+// Edits JSON as text: sets or removes a member and keeps everything else byte for byte, including the
+// comments and trailing commas that the settings files of several tools allow.
 import { SettingError } from '../../../kernel/settings.ts';
 
 type JsonNode = { start: number; end: number } & (
@@ -9,31 +9,33 @@ type JsonNode = { start: number; end: number } & (
 );
 
 /**
- * The text with the member set. Creates missing objects of the path; throws for another value in their place.
+ * Returns the text with the member set. Creates missing objects on the path. Throws when the path leads
+ * through a value that is not an object.
  */
 export function setMember(text: string, path: readonly string[], value: unknown): string {
   return setText(text, path, (indent) => stringify(value, indent));
 }
 
-/** The same with the text of the value as `memberText` returned it. */
+/** Like `setMember`, but takes the value as text, as `memberText` returned it. */
 export function restoreMember(text: string, path: readonly string[], valueText: string): string {
   return setText(text, path, () => valueText);
 }
 
-/** The text of a member's value; undefined where there is none. */
+/** The text of a member's value; undefined when there is no such member. */
 export function memberText(text: string, path: readonly string[]): string | undefined {
   const node = find(parse(text), path);
   return node === undefined ? undefined : text.slice(node.start, node.end);
 }
 
-/** The value of a member; undefined where there is none. */
+/** The value of a member; undefined when there is no such member. */
 export function memberValue(text: string, path: readonly string[]): unknown {
   const node = find(parse(text), path);
   return node === undefined ? undefined : valueOf(node);
 }
 
 /**
- * The path of the outermost missing object or member, which a removal must remove; the whole path if none is.
+ * The path of the outermost object or member that `setMember` would create, which undoing it must remove;
+ * the whole path if nothing is missing.
  */
 export function createdPath(text: string, path: readonly string[]): readonly string[] {
   const root = parse(text);
@@ -49,7 +51,7 @@ export function removeMember(text: string, path: readonly string[]): string {
   return index < 0 ? text : removeEntry(text, spans, index, parent.start);
 }
 
-/** Puts an item at the beginning of an array, which is created where it is missing. */
+/** Puts an item at the beginning of an array. Creates the array if it is missing. */
 export function prependItem(text: string, path: readonly string[], item: unknown): string {
   const array = find(parse(text), path);
   if (array === undefined) return setMember(text, path, [item]);
@@ -98,7 +100,7 @@ function setText(text: string, path: readonly string[], render: (indent: string)
   return `${text.slice(0, insertAt)}${separator}${text.slice(insertAt, place)}\n${indent}${entry}${text.slice(place)}`;
 }
 
-/** The value below the keys that are missing, as objects of one member. */
+/** Renders the value, wrapped in an object of one member for each missing key. */
 function nest(keys: readonly string[], indent: string, render: (indent: string) => string): string {
   const [key, ...innerKeys] = keys;
   if (key === undefined) return render(indent);
@@ -116,7 +118,7 @@ function removeEntry(
   if (entry === undefined) return text;
   const previous = entries[index - 1];
   const comma = commaAfter(text, entry.end);
-  // An entry goes with its comma and its line; the last entry goes with the comma before it.
+  // Remove the entry with the comma after it, and its line; the last entry goes with the preceding comma.
   if (comma !== undefined) {
     const start = previous === undefined ? parentStart + 1 : (commaAfter(text, previous.end) ?? previous.end);
     const lead = /^\s*/.exec(text.slice(start, entry.start))?.[0] ?? '';
@@ -146,7 +148,7 @@ function stringify(value: unknown, indent: string): string {
   return JSON.stringify(value, null, 2).replaceAll('\n', `\n${indent}`);
 }
 
-/** The white space with which the line of a position begins. */
+/** The white space at the beginning of the line that contains the position. */
 function indentAt(text: string, position: number): string {
   const line = text.slice(text.lastIndexOf('\n', position - 1) + 1, position);
   return /^[ \t]*/.exec(line)?.[0] ?? '';
@@ -210,7 +212,7 @@ function parseArray(text: string, start: number): JsonNode {
   return { type: 'array', start, end, items };
 }
 
-/** Returns the position behind the closing bracket. */
+/** Returns the position after the closing bracket. */
 function parseEntries(
   text: string,
   start: number,

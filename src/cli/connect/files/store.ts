@@ -1,5 +1,5 @@
-// Writes the files of a tool, stores their former content, and restores it. Only its owner may read the
-// record of a connection: it contains the key, so that --undo can revoke it.
+// Writes the files of a tool, stores their former content, and restores it. The record of a connection
+// contains the key, so that --undo can revoke it; only the owner can read the file.
 import { createHash } from 'node:crypto';
 import { chmod, realpath, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -61,7 +61,7 @@ export async function writeEdits(
   for (const { record: file, text } of writes) await replaceFile(file.path, text);
 }
 
-/** Null where the tool is not connected. */
+/** Null when the tool is not connected. */
 export async function readRecord(recordFile: string): Promise<ConnectionRecord | null> {
   const text = await readTextIfExists(recordFile);
   return text === null ? null : (JSON.parse(text) as ConnectionRecord);

@@ -1,5 +1,5 @@
-// The number of PostgreSQL connections of each worker. All together stay below 80 % of the server's
-// limit, so that another gateway, an agent and an operator's console find free ones.
+// The number of PostgreSQL connections of each worker. All workers together stay below 80 % of the
+// server's limit, which leaves connections for another gateway, an agent and an operator's console.
 import { connect } from '../../../kernel/data/database.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { SettingError } from '../../../kernel/settings.ts';

@@ -1,4 +1,5 @@
-// A worker from the view of its primary process: start, output by line, metrics and end.
+// A worker from the view of its primary process: its start, its output line by line, its metrics and its
+// exit.
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Runner } from '../../../deploy/index.ts';
 import {
@@ -26,7 +27,7 @@ export interface WorkerProcessOptions {
 export interface WorkerProcess {
   readonly index: number;
   readonly pid: number | undefined;
-  /** Resolves to true when it accepts connections, and to false when it ends before. */
+  /** Resolves to true when the worker accepts connections, and to false when it exits first. */
   readonly listening: Promise<boolean>;
   /** Resolves to its exit code or the name of its signal. */
   readonly ended: Promise<number | string>;
@@ -87,7 +88,7 @@ export function startWorkerProcess(options: WorkerProcessOptions): WorkerProcess
 }
 
 interface MetricsRequests {
-  /** Resolves to null when the worker does not answer in time, or ends. */
+  /** Resolves to null when the worker does not answer in time, or exits. */
   read(): Promise<string | null>;
   answer(id: number, text: string): void;
   /** Resolves the open requests to null. */
@@ -122,7 +123,7 @@ function send(child: ChildProcess, message: PrimaryMessage, onFailure: () => voi
   else onFailure();
 }
 
-/** Splits into complete lines: the output of several workers shares one pipe. */
+/** Passes on only complete lines, since several workers write to the same output. */
 function splitLines(write: (lines: Buffer) => void): (chunk: Buffer) => void {
   let unfinishedLine: Buffer = Buffer.alloc(0);
   return (chunk) => {

@@ -13,8 +13,8 @@ export interface WorkerOptions {
 type BreakerChannel = NonNullable<CreateGatewayOptions['breakerChannel']>;
 
 /**
- * Serves until the primary process sends stop or has ended, or this process gets SIGTERM. Resolves
- * to the exit code.
+ * Serves until the primary process sends `stop` or exits, or this process gets SIGTERM. Resolves to the
+ * exit code.
  */
 export async function runWorker({ gateway, start, stop }: WorkerOptions): Promise<number> {
   const stopped = Promise.withResolvers<void>();
@@ -48,6 +48,6 @@ export function workerBreakers(): BreakerChannel {
 }
 
 function send(message: WorkerMessage): void {
-  // The primary process may have ended.
+  // The primary process may have exited.
   if (process.connected) process.send?.(message, undefined, undefined, () => undefined);
 }
