@@ -34,8 +34,9 @@ export type AgentServices<Container extends { sessions: object }> = Omit<Service
     /**
      * Follow the events of all sessions
      *
-     * Yields every event once and those of a session in order, over as many connections as needed,
-     * until the signal is aborted or the reader stops. Load a session again at its `stream.reset`.
+     * Yields every event once, and the events of each session in order, over as many connections as
+     * needed, until the signal is aborted or the reader stops. Reload a session when its
+     * `stream.reset` arrives.
      */
     followAll(request?: FollowAllRequest, options?: FollowOptions): EventStream<SessionEvent>;
   };

@@ -1,5 +1,5 @@
 // Follows all sessions of an agent: reconnects after every lost connection, and delivers each event
-// once and those of a session in order.
+// once, the events of each session in order.
 
 import type { EventStream } from '../../shared/src/operations.ts';
 import type { Target } from '../../shared/src/call-options.ts';
@@ -12,7 +12,8 @@ export interface FollowAllRequest {
   after?: number | undefined;
 }
 
-// Sessions of which the last seq is known, to drop what comes again after a reconnect.
+// The number of sessions whose last seq is remembered, to drop events that arrive again after a
+// reconnect.
 const maxSessions = 10_000;
 
 /** Ends without an error when the signal is aborted or the reader stops; throws permanent errors. */
@@ -56,8 +57,8 @@ function createSeqs(): { isNew(event: SessionEvent): boolean } {
       const seq = seqOf(event);
       if (seq === undefined) return true;
       if (seq <= (seqs.get(event.sessionId) ?? 0)) return false;
-      // Moves the session to the end of the map, whose first session has had no event for the
-      // longest time.
+      // Moves the session to the end of the map, so that the first session in the map is the one
+      // without events for the longest time.
       seqs.delete(event.sessionId);
       seqs.set(event.sessionId, seq);
       if (seqs.size > maxSessions) seqs.delete(seqs.keys().next().value as string);

@@ -62,8 +62,8 @@ interface Cursor {
   isIdle(): boolean;
   applyReady(ready: Extract<SessionEvent, { type: 'stream.ready' }>): void;
   /**
-   * The event reduced to what is new to the reader; null when it is not new, `gap` when an event
-   * before it is missing.
+   * Returns the event, reduced to what the reader does not have yet; null when the reader has all of
+   * it, `gap` when a preceding event is missing.
    */
   take(event: SessionEvent): SessionEvent | null | 'gap';
 }
@@ -71,7 +71,7 @@ interface Cursor {
 function createCursor(afterSeq: number): Cursor {
   let lastSeq = afterSeq;
   let isIdle = false;
-  /** The seq of which `isIdle` is; earlier events do not change it. */
+  /** The seq at which `isIdle` was reported; earlier events do not change it. */
   let statusSeq = 0;
   /** The delivered length of each open part's text. */
   const textLengths = new Map<string, number>();

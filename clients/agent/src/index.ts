@@ -19,7 +19,7 @@ export type { AgentClientOptions };
 
 export type AgentClient = AgentServices<AgentOperations>;
 
-/** Creates a client. It sends nothing until a method is called and needs no close. */
+/** Creates a client. It sends nothing until a method is called, and does not have to be closed. */
 export function createAgentClient(options: AgentClientOptions): AgentClient {
   return connectAgent(options, { keyedOperations, create: (client) => new AgentOperations({ client }) });
 }

@@ -1,4 +1,5 @@
-// An event stream over several connections: reconnects after every lost one, with a growing delay.
+// An event stream over several connections: reconnects after every lost connection, with a growing
+// delay.
 
 import type { EventStream } from '../../shared/src/operations.ts';
 import type { StreamCallOptions, Target } from '../../shared/src/call-options.ts';
@@ -16,11 +17,11 @@ export interface FollowOptions extends Omit<StreamCallOptions, 'query'> {
 export interface ReaderState {
   /** The members of the next request. */
   request(): Record<string, unknown>;
-  /** The events of a connection that are new; returns early where one is missing. */
+  /** Yields the new events of a connection; returns early when an event is missing. */
   read(connection: OpenedStream<SessionEvent>): AsyncGenerator<SessionEvent, void, undefined>;
   /** Whether the stream has ended, and not only its connection. */
   isEnd(error: unknown): boolean;
-  /** The last delivered place, for `onRejoin`. */
+  /** The position of the last delivered event, for `onRejoin`. */
   after(): number;
 }
 
@@ -28,7 +29,7 @@ const firstDelayMs = 250;
 const longestDelayMs = 10_000;
 // A connection that lasted this long resets the backoff.
 const healthyMs = 60_000;
-// The server's heartbeat comes every 15 seconds.
+// The server sends a heartbeat every 15 seconds; after three missing ones the connection is given up.
 const silenceMs = 45_000;
 
 /** Ends without an error when the signal is aborted or the reader stops; throws permanent errors. */

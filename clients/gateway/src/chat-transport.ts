@@ -1,5 +1,6 @@
 // The transport of the AI SDK's chats (`useChat`, `Chat`): sends the messages of a chat to a model of the
-// gateway and returns the UI message stream. The types fit those of `ai`, which is no dependency.
+// gateway and returns the UI message stream. The types match those of the package `ai`, which is not a
+// dependency.
 
 import type { StreamCallOptions } from '../../shared/src/call-options.ts';
 import type { StreamedCall } from '../../shared/src/operations.ts';
@@ -10,7 +11,7 @@ export type ChatSettings = Omit<UiChatRequest, 'messages' | 'id' | 'trigger' | '
 
 type Json = null | string | number | boolean | Json[] | { [key: string]: Json | undefined };
 
-// The SDK knows that values from JSON are JSON; the generated types say only that they are unknown.
+// The SDK types members with JSON values as JSON; in the generated types they are `unknown`.
 type WithJson<Part> = Part extends { type: infer Type }
   ? Omit<Part, 'type' | 'providerMetadata' | 'kind' | 'citations'> & { type: Type } & (Part extends {
         providerMetadata?: unknown;
@@ -23,7 +24,7 @@ type WithJson<Part> = Part extends { type: infer Type }
 /** A chunk of the stream. */
 export type ChatChunk = WithJson<Chunk>;
 
-/** The call of the SDK. */
+/** The argument with which the SDK calls `sendMessages`. */
 export interface ChatCall {
   chatId: string;
   trigger: 'submit-message' | 'regenerate-message';
@@ -38,11 +39,11 @@ export interface ChatCall {
 /** A `ChatTransport` of the AI SDK, version 7. */
 export interface ChatTransport {
   /**
-   * Rejects with a `GatewayError` when the call is refused. An aborted signal ends the call at its
-   * provider.
+   * Rejects with a `GatewayError` when the call is refused. Aborting the signal also ends the call at
+   * its provider.
    */
   sendMessages(call: ChatCall): Promise<ReadableStream<ChatChunk>>;
-  /** Resolves with null: the gateway keeps no stream of a chat. */
+  /** Resolves with null: the gateway does not keep a chat's stream, so it cannot be joined again. */
   reconnectToStream(options: { chatId: string }): Promise<null>;
 }
 

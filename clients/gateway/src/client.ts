@@ -1,5 +1,5 @@
 // The gateway client: every operation of the contract as `client.<service>.<action>()`, generated.
-// Handwritten on top: the ends of the two streams, the login, and the model objects.
+// Handwritten on top: how streams end, the login, and the model objects.
 
 import type { CallOptions, ConnectionOptions, StreamCallOptions } from '../../shared/src/call-options.ts';
 import {
@@ -101,7 +101,7 @@ export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
   readonly call: ServiceCall;
 };
 
-/** Creates a client. It sends nothing until a method is called and needs no close. */
+/** Creates a client. It sends nothing until a method is called, and does not have to be closed. */
 export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
   const baseUrl = readBaseUrl(options.baseUrl);
   const addresses = createClient(createConfig({ baseUrl }));
@@ -112,7 +112,8 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
     keyedOperations,
   });
   const operations = new GatewayOperations({ client: createTargetReader() as typeof addresses });
-  // The generic call has a handwritten method, `client.call`, with names instead of members.
+  // The handwritten `client.call` replaces the generated method of the generic operation: it takes the
+  // service and the action as arguments instead of members.
   const { services: _generic, ...services } = createServices(operations, transport);
   const streamTarget = targetOf(operations.ai, 'streamText');
   const modelRoute: ModelRoute = {
@@ -135,7 +136,7 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
   };
 }
 
-/** The generated methods of `ai`, with the ends of the streams that the contract cannot say. */
+/** The generated methods of `ai`. Streams get handwritten ones: the contract cannot express how they end. */
 function createAiMethods(
   methods: Generated['ai'],
   { ai: operations }: GatewayOperations,
@@ -159,7 +160,7 @@ function createAiMethods(
       request: Parameters<Generated['ai']['streamGeminiContent']>[0],
       call: StreamCallOptions = {},
     ) => createEventStream(transport, geminiTarget, request, call, geminiRule),
-    // Returns what its type says; a caller that requests audio by an own Accept header gets a Blob.
+    // Requests JSON, as the return type says. A caller who passes an Accept header for audio gets a Blob.
     synthesizeSpeech: (request, call = {}) =>
       methods.synthesizeSpeech(request, {
         ...call,
@@ -183,7 +184,7 @@ function createMediaRoute(ai: AiMethods, baseUrl: string): MediaRoute {
 const partRule: StreamRule<StreamPart> = { isLast: (part) => part.type === 'finish' };
 const messageRule: StreamRule<UiChatChunk> = { isLast: (chunk) => chunk.type === 'finish' };
 const chunkRule: StreamRule<ChatCompletionChunk> = { failsByError: true };
-// Google's streams end with a reason to finish and no mark.
+// Google's streams have no `[DONE]`; their last event has a `finishReason`.
 const geminiRule: StreamRule<GeminiEvent> = {
   failsByError: true,
   hasEndMark: false,

@@ -33,8 +33,8 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
         waitMs = job.poll_after_ms;
       }
     } catch (error) {
-      // Cancel the job, as its result has no reader and would be charged. If this
-      // fails, the job ends at its deadline.
+      // Cancel the job: its images would be charged although the caller no longer waits for them. If
+      // this fails, the job ends at its deadline.
       if (abortSignal?.aborted) await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
       throw error;
     }

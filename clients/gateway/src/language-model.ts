@@ -41,8 +41,8 @@ export function createLanguageModel(
     specificationVersion: 'v3',
     provider: 'townhall',
     modelId,
-    // No URL is supported: the gateway never fetches one and not every provider does, so the SDK
-    // sends the bytes.
+    // No URL is supported: the gateway never fetches a URL, and not every provider does. So the SDK
+    // downloads the file and sends its bytes.
     supportedUrls: {},
 
     async doGenerate(options) {
@@ -73,7 +73,7 @@ export function createLanguageModel(
   };
 }
 
-/** The parts as they arrive, the first one with the client's own warnings. */
+/** Passes on the parts as they arrive, and adds the client's own warnings to the first part. */
 function toPartStream(
   { events, close }: OpenedStream<StreamPart>,
   { warnings, mark }: { warnings: ModelCall['warnings']; mark: (error: unknown) => unknown },
@@ -95,7 +95,7 @@ function toPartStream(
   });
 }
 
-// Headers that a call cannot override: the client's credential and those of the connection.
+// Headers that a call cannot override: the client's credential and the headers of the connection.
 const ownHeaders = new Set([
   'authorization',
   'proxy-authorization',
@@ -108,7 +108,7 @@ const ownHeaders = new Set([
   'accept',
 ]);
 
-/** The headers of a call without those of credential and connection. */
+/** The headers of a call without the headers that a call cannot override. */
 export function passableHeaders(
   headers: Readonly<Record<string, string | undefined>> = {},
 ): Record<string, string | undefined> {

@@ -1,6 +1,6 @@
-// The login flow over its single operations: it starts an attempt, sends its inputs, waits for a
+// The login flow, built from its single operations: starts an attempt, sends its inputs, waits for a
 // browser, and reads the result. The attempt's secrets stay here, or in the string that a web page
-// stores while its browser is away.
+// stores while the browser is on another page.
 
 import type { Services } from '../../shared/src/operations.ts';
 import { sleep } from '../../shared/src/sleep.ts';
@@ -25,7 +25,7 @@ export interface LoginRequest {
   /** An id from `client.accounts.listProviders()`. */
   provider: string;
   /**
-   * Asks the person for the inputs of one step and returns them by name; undefined is not sent.
+   * Asks the person for the inputs of one step and returns them by name. Undefined inputs are not sent.
    * After a wrong input it is called again with the error in `previousError`; throw to give up.
    * Required by logins with inputs.
    */
@@ -33,11 +33,11 @@ export interface LoginRequest {
     | ((inputs: LoginInput[], previousError?: GatewayError) => LoginInputs | Promise<LoginInputs>)
     | undefined;
   /**
-   * Sends the person to `url` in any browser. Show `userCode` too: the browser asks whether it is
-   * the same. Required by logins through a third party.
+   * Sends the person to `url` in any browser. Show `userCode` too: the page asks the person whether
+   * it shows the same code. Required by logins through a third party.
    */
   open?: ((page: { url: string; userCode: string }) => unknown) | undefined;
-  /** Ends the waiting; the login then rejects with the signal's reason. */
+  /** Stops waiting; the login then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
   /** Milliseconds between two polls of an attempt that waits for a browser; 2,000 by default. */
   pollMs?: number | undefined;
@@ -74,7 +74,7 @@ export interface Login {
   /** Starts the login of a web page that redirects to a third party and back. */
   redirect(request: RedirectRequest): Promise<StartedRedirect>;
   /**
-   * Finishes it with the stored string and the address to which the browser returned; null when
+   * Finishes the login with the stored string and the address to which the browser returned; null when
    * that address has no login result.
    */
   finish(
@@ -132,7 +132,7 @@ async function answerInputs(
   return step;
 }
 
-/** Undefined when the server could not be reached; a transient failure does not end a login. */
+/** Undefined after a transient failure, such as an unreachable server: the login goes on. */
 async function readResult(
   accounts: Calls,
   loginId: string,

@@ -15,7 +15,7 @@ import { markCallError, passableHeaders } from './language-model.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type { SharedV3Warning } from '@ai-sdk/provider';
 
-/** The operations behind the models. */
+/** The operations that the models call. */
 export interface MediaRoute {
   baseUrl: string;
   createImage(request: CreateImageRequest, options: CallOptions): Promise<AcceptedJob>;
@@ -50,7 +50,7 @@ export async function callForSdk<Answer>(
   }
 }
 
-/** Reads only `townhall`; options for a provider by its own name are omitted with a warning. */
+/** Reads `providerOptions.townhall`. Options under any other name are left out, with a warning. */
 export function readOptions({ providerOptions = {} }: SdkCallInput): {
   options: Record<string, unknown>;
   warnings: SharedV3Warning[];

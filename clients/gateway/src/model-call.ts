@@ -1,5 +1,5 @@
 // Converts call options of the AI SDK into a request of `ai.streamText`. It sends only members of
-// the contract, warns of what it omits, and never changes the caller's objects.
+// the contract, warns about everything it leaves out, and never changes the caller's objects.
 
 import type { StreamRequest } from './generated/types.gen.ts';
 /** @ts-ignore: an optional peer; without it these types are `any`. */
@@ -59,8 +59,8 @@ export function writeModelCall(
 }
 
 /**
- * AI SDK 7 has the common option `reasoning`; it is passed to a version 3 model although its type
- * lacks it.
+ * AI SDK 7 has the common option `reasoning`. The SDK passes it to a version 3 model too, although the
+ * type of its options lacks it.
  */
 function commonReasoning(options: LanguageModelV3CallOptions): string | undefined {
   const { reasoning } = options as { reasoning?: unknown };
@@ -83,8 +83,8 @@ function writeData(data: unknown): unknown {
 }
 
 /**
- * Base64 with functions that browsers and all Node versions have; in slices, because the number of
- * arguments of a call is limited.
+ * Base64 with functions that browsers and all Node versions have. Works in slices, because engines limit
+ * the number of arguments of a call.
  */
 export function toBase64(bytes: Uint8Array): string {
   const sliceBytes = 0x8000;

@@ -63,8 +63,8 @@ export type CollectedAnswer = Pick<
 };
 
 /**
- * Reads the stream to its end; throws an `error` part. Content keeps the order in which its blocks
- * began.
+ * Reads the stream until it ends; throws the error of an `error` part. The content is in the order in
+ * which its blocks began.
  */
 export async function collectParts(parts: AsyncIterable<StreamPart>): Promise<CollectedAnswer> {
   const content = new ContentCollector();
@@ -117,10 +117,10 @@ type ContentPart = Exclude<
 >;
 type TextBlock = Extract<LanguageModelV3Content, { text: string }>;
 
-/** Joins the deltas of text and reasoning to blocks. */
+/** Joins the deltas of text and reasoning into blocks. */
 class ContentCollector {
   readonly #content: LanguageModelV3Content[] = [];
-  /** The blocks without an end, by their kind and id. */
+  /** The blocks that have not ended yet, by kind and id. */
   readonly #open = new Map<string, TextBlock>();
 
   add(part: ContentPart): void {

@@ -1,4 +1,4 @@
-// The verifier and the challenge of a login in a browser (RFC 7636, method S256).
+// Creates the code verifier and the code challenge of a login in a browser (RFC 7636, method S256).
 
 /** 256 random bits: the code verifier of RFC 7636. */
 export function randomText(): string {

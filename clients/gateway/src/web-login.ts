@@ -1,5 +1,6 @@
 // The login of a web page through the gateway's own page `/login`: the authorization code flow with
-// PKCE (RFC 7636). It gives a client of its own the token of the session in the browser's storage.
+// PKCE (RFC 7636). It has its own client, which sends the token of the session in the browser's
+// storage.
 
 import { createGatewayClient, type GatewayClient, type GatewayClientOptions } from './client.ts';
 import type { User } from './generated/types.gen.ts';
@@ -20,13 +21,13 @@ export interface WebLoginOptions extends Omit<GatewayClientOptions, 'token'> {
    */
   redirectUri?: string | undefined;
   /**
-   * Keeps the token. `sessionStorage` by default, so a login ends with its tab; pass `localStorage`
-   * for one that lasts as long as the token and is shared by all tabs.
+   * Where the token is stored. By default `sessionStorage`, so a login ends with its tab. With
+   * `localStorage` the login lasts as long as the token, and all tabs share it.
    */
   storage?: BrowserStorage | undefined;
   /**
-   * Goes back to the address where the sign-in began, when it is another one than `redirectUri`.
-   * Loads it by default; pass your router's function to change the view without a load.
+   * Returns to the address where the sign-in began, if that is not `redirectUri`. By default the
+   * browser loads the address; pass your router's function to change the view without a page load.
    */
   navigate?: ((address: URL) => void) | undefined;
 }
@@ -34,7 +35,7 @@ export interface WebLoginOptions extends Omit<GatewayClientOptions, 'token'> {
 export interface SignInOptions {
   /** The view that the login page opens with; the sign-in by default. */
   screen?: 'register' | undefined;
-  /** An e-mail address that the page fills in; by default that of a session which has expired. */
+  /** An e-mail address that the page fills in; by default the user's whose session has ended. */
   loginHint?: string | undefined;
   /**
    * Where the user arrives after the sign-in, an address of the page's own origin. By default the
@@ -47,24 +48,24 @@ export interface WebLogin {
   /** A client with the token of the user who is signed in. */
   readonly client: GatewayClient;
   /**
-   * Finishes a login with which the browser has just returned, or restores the stored one. Call it
-   * once when the page loads. Null where the user is signed out. Throws a `GatewayError` when a
-   * returned login cannot be finished.
+   * Finishes a login when the browser has just returned from the login page, or restores the stored
+   * session. Call it once when the page loads. Null when the user is signed out. Throws a `GatewayError`
+   * when a returned login cannot be finished.
    */
   handle(): Promise<User | null>;
   /**
    * Leaves the page for the login page. The promise stays pending while the browser goes there.
-   * Throws on a page without https that is not of this machine, and for a `returnTo` of another
-   * origin.
+   * Throws on a page that is neither https nor on localhost, and for a `returnTo` of another origin.
    */
   signIn(options?: SignInOptions): Promise<never>;
-  /** Revokes the token and deletes it from the storage, also when the server cannot be reached. */
+  /** Deletes the token from the storage, even if the server cannot be reached, and revokes it. */
   signOut(): Promise<void>;
   /** The token of the user who is signed in. */
   token(): string | undefined;
   state(): WebLoginState;
   /**
-   * Calls the listener after each change of the state, also at the expiry; returns the unsubscribe.
+   * Calls the listener after each change of the state, including the expiry. Returns a function that
+   * removes the listener.
    */
   subscribe(listener: () => void): () => void;
 }
@@ -91,7 +92,7 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
     token: () => token() ?? '',
     fetch: createSessionFetch(connection.fetch, session),
   });
-  // Each tab has its own pending login, also where the tabs share the token: two may sign in at the
+  // Each tab has its own pending login, even if the tabs share the token: two tabs may sign in at the
   // same time.
   const pendingLogins = (): BrowserStorage =>
     typeof sessionStorage === 'undefined' && customStorage !== undefined ? customStorage : sessionStorage;
@@ -128,7 +129,7 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
       return new Promise<never>(() => {});
     },
     async signOut() {
-      // Delete the token first, so that a page which is left meanwhile is signed out too.
+      // Delete the token first: the user may leave the page before the server has answered.
       const userToken = token();
       session.end(null);
       if (userToken === undefined) return;
@@ -139,7 +140,8 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
 }
 
 /**
- * Throws for an address of another origin, to which a link with a `returnTo` of its own could lead.
+ * Throws for an address of another origin. Otherwise a link with a crafted `returnTo` could send the user
+ * to another site after the sign-in (an open redirect).
  */
 function ownAddress(address: string): URL {
   const url = new URL(address, location.href);
@@ -185,7 +187,7 @@ async function handle({
   const address = new URL(location.href);
   const [code, state] = [address.searchParams.get('code'), address.searchParams.get('state')];
   const pendingLogin = code === null ? null : readJson<PendingLogin>(pendingLogins, key);
-  // Ignore a code with another state: it may come from an attacker's own login.
+  // A code whose state does not match, such as a code from an attacker's own login, is ignored.
   if (code === null || pendingLogin === null || state !== pendingLogin.state) {
     session.refresh();
     // The call detects a token that was revoked meanwhile, which ends the session (createSessionFetch).
@@ -214,7 +216,7 @@ async function handle({
   }
 }
 
-/** Goes to the place where the sign-in began, unless the browser is there already. */
+/** Goes to the address where the sign-in began, unless the browser is already there. */
 function goBack(start: string, current: URL, navigate: WebLoginOptions['navigate']): void {
   if (start === current.href) return;
   if (navigate !== undefined) navigate(new URL(start));
@@ -251,7 +253,7 @@ function isSentWith(userToken: string, init: RequestInit | undefined): boolean {
   return new Headers(init?.headers).get('authorization') === `Bearer ${userToken}`;
 }
 
-// Two gateways, or two Bureaus of one, do not share a session of one page.
+// A page that uses two gateways, or two Bureaus of one gateway, has a session for each of them.
 function storageKeys(baseUrl: string, bureauId: string): { session: string; pending: string } {
   const name = `townhall ${baseUrl.replace(/\/+$/, '')} ${bureauId}`;
   return { session: `${name} session`, pending: `${name} pending` };

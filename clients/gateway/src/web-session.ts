@@ -1,7 +1,7 @@
-// The stored session of a web login, and what a page shows of it.
+// The stored session of a web login, and the state of it that a page shows.
 import type { User } from './generated/types.gen.ts';
 
-/** Why a session ended without a sign-out: its time is over, or the server refused its token. */
+/** Why a session ended without a sign-out: it expired, or the server refused its token. */
 export type SessionEnd = 'expired' | 'revoked';
 
 /** The state that a page shows; each change creates a new object. */
@@ -11,7 +11,7 @@ export type WebLoginState =
       readonly status: 'signed-out';
       readonly user: null;
       readonly expiresAt: null;
-      /** Null after a sign-out, and where no user was signed in. */
+      /** Null after a sign-out, and when no user was signed in. */
       readonly endReason: SessionEnd | null;
     }
   | {
@@ -31,10 +31,10 @@ export interface StoredSession {
 export type BrowserStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
 
 export interface WebSession {
-  /** Null where there is none and where it has expired. */
+  /** Null when there is no session or it has expired. */
   read(): StoredSession | null;
   write(session: StoredSession): void;
-  /** Deletes the session; null for a sign-out. */
+  /** Deletes the session. The reason is null for a sign-out. */
   end(reason: SessionEnd | null): void;
   /** Reads the storage, ends a session that has expired, and notifies the listeners of a change. */
   refresh(): void;
@@ -110,8 +110,8 @@ export function createWebSession(storage: () => BrowserStorage, key: string): We
   };
 }
 
-// Timers take at most 24.8 days, and a clock may be set meanwhile, so the expiry is checked once an
-// hour at least.
+// setTimeout waits at most 24.8 days, and the clock may be changed meanwhile, so the expiry is checked at
+// least once an hour.
 const maxCheckMs = 3_600_000;
 
 function createExpiryTimer(onExpiry: () => void): { restart(expiresAt: Date | null): void } {
@@ -120,7 +120,7 @@ function createExpiryTimer(onExpiry: () => void): { restart(expiresAt: Date | nu
   function wait(expiresAt: Date): void {
     const check = () => (remainingMs(expiresAt) <= 0 ? onExpiry() : wait(expiresAt));
     timer = setTimeout(check, Math.min(remainingMs(expiresAt), maxCheckMs));
-    // A program of Node.js ends without waiting for the expiry.
+    // In Node.js the timer must not keep the process alive until the expiry.
     (timer as { unref?: () => void }).unref?.();
   }
 
@@ -133,8 +133,7 @@ function createExpiryTimer(onExpiry: () => void): { restart(expiresAt: Date | nu
 }
 
 /**
- * Null where there is none, where another program has stored something else, and where the browser
- * blocks the storage.
+ * Null when nothing is stored, when the stored text is not JSON, and when the browser blocks the storage.
  */
 export function readJson<T>(storage: () => BrowserStorage, key: string): T | null {
   try {

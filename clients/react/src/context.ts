@@ -39,7 +39,7 @@ export interface UserContext {
   /** Why the session ended without a sign-out: `expired` or `revoked`; else null. */
   endReason: SessionEnd | null;
   /**
-   * Why a sign-in could not begin, or one with which the browser returned could not be finished.
+   * Why a sign-in could not begin, or could not be finished after the browser returned.
    */
   error: Error | null;
   /** Leaves the page for the login page, and returns to the same address by default. */
@@ -81,7 +81,7 @@ function toError(reason: unknown): Error {
   return reason instanceof Error ? reason : new Error(String(reason));
 }
 
-/** The user and the ways in and out. */
+/** The user, and the functions that sign in and out. */
 export function useUser(): UserContext {
   const { login, error, signIn, signOut } = useLogin();
   const state = useSyncExternalStore(
@@ -97,7 +97,8 @@ export function useClient(): GatewayClient {
   return useLogin().login.client;
 }
 
-// A server renders what a browser shows before it has read its storage.
+// A server has no browser storage to read, so it renders the state that a browser shows before it has
+// read its own.
 const loadingState: WebLoginState = { status: 'loading', user: null, expiresAt: null, endReason: null };
 
 function useLogin(): ProvidedLogin {

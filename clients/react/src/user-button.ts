@@ -1,6 +1,6 @@
-// The user's initial or picture as a button, with the name and the way out below it. It renders
-// nothing for a user who is signed out. Its styles are a start: `className` and the parts' own
-// classes take others.
+// The user's initial or picture as a button that opens a menu with the name and "Sign out". It renders
+// nothing for a user who is signed out. The inline styles are a starting point; style it further through
+// `className` and the classes of its parts.
 'use client';
 
 import type { User } from '@townhall/gateway';

@@ -1,5 +1,5 @@
 // Combines the caller's signal, a timer and our own close into the one signal for fetch, and
-// records which of them ended the call, because fetch's error does not say it.
+// records which of them ended the call, because fetch's error does not tell.
 
 export interface AbortScope {
   readonly signal: AbortSignal;

@@ -13,7 +13,7 @@ export type Fail = (failure: Failure) => ClientError;
 export async function readAnswer(response: Response, fail: Fail): Promise<unknown> {
   const mediaType = describeMediaType(response);
   if (response.status === 204) return undefined;
-  // An uploaded file may have any media type, also that of JSON.
+  // An uploaded file may have any media type, even that of JSON.
   if (response.headers.get('content-disposition')?.startsWith('attachment') === true) return response.blob();
   if (mediaType === 'application/json' || mediaType.endsWith('+json'))
     return parseJson(await response.text(), response, fail);

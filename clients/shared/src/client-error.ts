@@ -24,7 +24,7 @@ export type TransportCode =
   | 'stream_truncated'
   | 'stream_event_too_large';
 
-/** Base of `GatewayError` and `AgentError`; tell those apart with their own `isInstance`. */
+/** Base class of `GatewayError` and `AgentError`; tell them apart with `isInstance` of each class. */
 export class ClientError extends Error {
   /**
    * The HTTP status, 0 without an answer. An error inside a stream has the stream's own status,
@@ -88,7 +88,7 @@ export function failureOfAnswer(response: Response, bodyText: string): Failure {
     }),
     status: response.status,
     requestId: headers['x-request-id'] ?? problem?.requestId,
-    // A conflict is transient only with Retry-After, as while the first call still runs.
+    // A 409 is transient only with Retry-After, such as while the first call with the same key still runs.
     retryable:
       advice === undefined
         ? transientStatuses.has(response.status) || (response.status === 409 && retryAfterMs !== undefined)
@@ -100,7 +100,7 @@ export function failureOfAnswer(response: Response, bodyText: string): Failure {
 
 /**
  * Reads `{error: {…}}`, the error shape of the contract and of chat completions;
- * undefined when `value` is none.
+ * undefined when `value` has another shape.
  */
 export function problemIn(value: unknown): Failure | undefined {
   const error = isRecord(value) ? value['error'] : undefined;

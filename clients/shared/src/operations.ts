@@ -66,7 +66,7 @@ type Service<Generated> = {
   readonly [Name in keyof Generated]: Generated[Name] extends Method ? ClientMethod<Generated[Name]> : never;
 };
 
-/** The services of a generated container, each with a method an operation. */
+/** The services of a generated container, each with one method per operation. */
 export type Services<Container> = { readonly [Name in keyof Container]: Service<Container[Name]> };
 
 type Invoke = (members?: Readonly<Record<string, unknown>>, options?: CallOptions) => unknown;
@@ -95,7 +95,7 @@ function createMethod(target: Target, transport: Transport): Invoke {
     withPages(call(members, options), (cursor) => call({ ...members, cursor }, options));
 }
 
-/** A streamed call that is made at its first read. */
+/** A streamed call, which is made when it is first read. */
 export function createEventStream<Event>(
   transport: Transport,
   target: Target,

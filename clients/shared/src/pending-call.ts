@@ -29,12 +29,12 @@ export interface PendingCall<Data> extends Promise<Data> {
 }
 
 /**
- * A list: awaited it is its first page, iterated it yields every item of all pages
- * and requests each page on demand.
+ * A list: awaited, it resolves with the first page; iterated, it yields every item of all pages and
+ * requests each page on demand.
  */
 export interface PendingPage<Page, Item> extends PendingCall<Page>, AsyncIterable<Item> {}
 
-/** The items of a response with a cursor of the next page; never for any other. */
+/** The type of the items of a response with a cursor of the next page; `never` for any other response. */
 export type ItemOf<Answer> = Answer extends
   | { items: readonly (infer Item)[]; next_cursor: string | null }
   | { items: readonly (infer Item)[]; nextCursor: string | null }
@@ -45,7 +45,8 @@ export function createPendingCall<Data>(outcome: Promise<CallResponse<Data>>): P
   const data = outcome.then((response) => response.data);
   return Object.assign(data, {
     withResponse: () => {
-      // The caller handles this rejection; without the handler here it would also be reported as unhandled.
+      // The caller handles the rejection of `outcome`. Without this handler, the same rejection of `data`
+      // would be reported as unhandled.
       data.catch(() => {});
       return outcome;
     },

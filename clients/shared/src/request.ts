@@ -45,16 +45,16 @@ async function buildHeaders(
     const token = await readToken(settings.token);
     if (token !== '') headers.set('authorization', `Bearer ${token}`);
   }
-  // With a key the call can be repeated, by a proxy or by a caller with the same key.
+  // With the key the server recognizes a repetition, whether a proxy or this client repeats the request.
   if (target.method === 'POST' && target.secured && !target.streams && !headers.has('idempotency-key')) {
-    // Absent on pages that were not loaded over https.
+    // `randomUUID` is absent on pages that were not loaded over https.
     const key = globalThis.crypto?.randomUUID?.();
     if (key !== undefined) headers.set('idempotency-key', key);
   }
   return headers;
 }
 
-/** Separates path members from the others. */
+/** Separates the members of the path from all others. */
 function splitMembers(url: string, members: Members): { path: Members; rest: Members } {
   const path: Record<string, unknown> = {};
   const bodyMembers: Record<string, unknown> = { ...members };

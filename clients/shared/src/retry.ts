@@ -14,7 +14,7 @@ export interface RetryOptions {
 
 const firstDelayMs = 500;
 const longestDelayMs = 8_000;
-// After a longer `Retry-After` the program itself should retry later.
+// When the server asks for a longer wait, the call fails; the program itself should retry later.
 const longestWaitMs = 60_000;
 
 /** `attempt` receives the remaining time, 0 for no limit. Rejects with the error of the last attempt. */

@@ -78,6 +78,6 @@ async function readToEnd(reader: ReadableStreamDefaultReader<Uint8Array>, scope:
     while (!(await reader.read()).done);
     scope.release();
   } catch {
-    // The answer is complete; a connection error after it has no effect.
+    // The answer is complete, so a connection error at this point does not matter.
   }
 }

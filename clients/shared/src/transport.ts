@@ -10,9 +10,9 @@ import { type RequestSettings, buildRequest } from './request.ts';
 import { withRetries } from './retry.ts';
 import { readEvents } from './stream.ts';
 
-/** The events that mean the end and the failure of a stream. */
+/** How a stream ends and how it reports its failure. */
 export interface StreamRule<Event> {
-  /** Without such an event before `[DONE]` the stream counts as truncated. */
+  /** Whether the event is the last one; a stream that ends without such an event counts as truncated. */
   isLast?: ((event: Event) => boolean) | undefined;
   /** Whether an event `{error: …}` is the failure of the whole stream. */
   failsByError?: boolean | undefined;
@@ -117,7 +117,7 @@ async function callOnce({ url, init, signal, limitMs }: SingleCall, sendRequest:
   }
 }
 
-/** Whether the server does the same once when the request arrives twice. */
+/** Whether a request that the server gets twice has the same effect as once. */
 function isRepeatable(
   { method, url }: Target,
   { headers }: RequestInit,
@@ -176,7 +176,7 @@ async function* streamEvents<Event>(
     if (scope.end === 'closed' && !(error instanceof ClientError)) return;
     throw callError(error, { scope, caller: signal, response, fail });
   } finally {
-    // No effect after a whole stream, whose scope is released.
+    // Has no effect after a complete stream, whose scope is already released.
     scope.close();
   }
   if (!isComplete)
