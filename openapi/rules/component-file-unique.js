@@ -1,5 +1,5 @@
-// Requires that a component's file name is used once over both surfaces and the parts that they share. Two
-// schemas with one name could not be told apart by readers, search and generated types.
+// Requires that a component's file name is unique across both surfaces and their shared parts. Readers,
+// search and generated types could not tell two schemas of the same name apart.
 
 import { readdirSync } from 'node:fs';
 import path from 'node:path';

@@ -1,6 +1,6 @@
 // Requires that the events of a stream are a `oneOf` whose members can be told apart by
 // their `type`: each has it as a const or an enum, requires it, and no two share a
-// value. A foreign format without such a tag is marked `x-foreign: true`.
+// value. A third-party format without such a tag is marked `x-foreign: true`.
 
 import { follow } from './follow.js';
 

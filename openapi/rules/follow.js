@@ -1,8 +1,8 @@
-// Follows a reference, and the references behind it, from the file in which it is written.
+// Follows a reference, and every reference that it leads to, relative to the file that contains it.
 
 /**
- * The node behind any references together with its location; an unresolved reference
- * gives an empty object, because `no-unresolved-refs` reports it already.
+ * Returns the node that the references lead to, with its location. An unresolved reference gives an empty
+ * object, because redocly's rule `no-unresolved-refs` already reports it.
  */
 export function follow(ctx, node, location) {
   let current = { node, location };

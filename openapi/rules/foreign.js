@@ -1,6 +1,6 @@
-// The schemas of foreign formats: those with `x-foreign: true`, and all that is written inside them.
+// The schemas of third-party formats: schemas with `x-foreign: true`, and everything inside them.
 
-/** `has` expects that parents are asked about first, in the order in which redocly visits schemas. */
+/** `has` must be called for a parent before its children, which is the order of redocly's visits. */
 export function createForeignSchemas() {
   const schemas = new WeakSet();
   return {

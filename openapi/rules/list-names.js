@@ -1,6 +1,6 @@
 // Requires that collections look alike: `items` with a cursor is a `…Page`, `items`
-// alone is a `…List`, and only a report with members beside its items has a name of
-// its own. The members are required, and the cursor of the last page is null.
+// alone is a `…List`, and only a report with members beside its items may have another
+// name. `items` and the cursor are required, and the cursor of the last page is null.
 
 import path from 'node:path';
 import { follow } from './follow.js';

@@ -1,6 +1,6 @@
 // Requires that every operation declares its own callers. A default at the top of the document
-// would apply to an operation whose author forgot its own. An empty requirement before others makes
-// the credential optional. Scopes are those that their scheme explains under `x-scopes`.
+// would silently apply to an operation without its own declaration. An empty requirement before others
+// makes the credential optional. Only scopes that the scheme explains under `x-scopes` are allowed.
 
 export function ownSecurity() {
   let schemes = {};

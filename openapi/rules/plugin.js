@@ -1,5 +1,5 @@
-// The contract's own lint rules, for redocly.yaml. Each is in a file of its own, whose first lines
-// say what it requires; redocly requires the plugin itself as a default export.
+// The contract's own lint rules, for redocly.yaml. Each rule is in its own file, whose first lines say
+// what it requires. redocly needs the plugin as a default export.
 
 import { componentFileUnique } from './component-file-unique.js';
 import { described } from './described.js';

@@ -1,6 +1,6 @@
 // Requires that each `pattern` compiles, and means the same, in JavaScript with and
-// without the `u` flag, in RE2 (Go, Rust), in Python's `re` and in Java. It walks
-// over the pattern and refuses what one of them lacks or reads differently.
+// without the `u` flag, in RE2 (Go, Rust), in Python's `re` and in Java. It refuses
+// syntax that one of these engines lacks or reads differently.
 
 const escapes = new Set([...'dDwWsSbBtnrfv', ...'^$\\.*+?()[]{}|/']);
 // RE2 refuses higher repeat counts.
@@ -20,7 +20,7 @@ export function portablePattern() {
   };
 }
 
-/** Why some engine refuses the pattern or reads it differently; null where all agree. */
+/** Why some engine refuses the pattern or reads it differently; null when all engines agree. */
 export function portabilityError(pattern) {
   for (const flags of ['', 'u']) {
     try {

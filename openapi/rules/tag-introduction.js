@@ -1,5 +1,5 @@
 // Requires that a tag introduces its operations: what they are for and where to begin, in two
-// sentences or more. Readers of the reference and of generated clients meet it first.
+// sentences or more. It is the first text that readers of the reference and of generated clients see.
 
 const minimumLength = 120;
 

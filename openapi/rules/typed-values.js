@@ -1,6 +1,6 @@
 // Requires what typed languages need to choose a type: `type` beside each `const`
 // and `enum`, and on each integer its width (`int32` or `int64`) and both bounds. A
-// number in a foreign format (`x-foreign: true`) may have no bounds.
+// number in a third-party format (`x-foreign: true`) may have no bounds.
 
 import { createForeignSchemas } from './foreign.js';
 

@@ -37,7 +37,8 @@ function checkUnion(schema, keyword, ctx) {
     );
 }
 
-// A condition such as `required` alone counts as an object: generators make a nameless type of it.
+// A schema with only a condition, such as `required`, counts as an object: generators create a type
+// without a useful name for it.
 function isScalarOrList(member) {
   const types = [member.type].flat();
   const isOneOf = (names) => types.every((type) => names.includes(type));
@@ -57,9 +58,9 @@ function objectsOf(members, ctx, location) {
   return hasOneOpenObject(objects, ctx) ? [] : objects;
 }
 
-// An open union: all objects but one require a common tag with values of their own, and the last
-// one takes all other values, such as the types that a provider adds. A `discriminator` cannot say
-// that, as it has no place for other values.
+// An open union: all objects but one require a common tag with distinct values, and the remaining object
+// takes every other value, such as types that a provider adds. A `discriminator` cannot express that: its
+// mapping has no entry for other values.
 function hasOneOpenObject(objects, ctx) {
   const names = new Set(objects.flatMap(({ node }) => Object.keys(node.properties ?? {})));
   return [...names].some((name) => {
@@ -110,8 +111,8 @@ function partsOf(ctx, { node, location }) {
   return [{ node, location }, ...(node.allOf ?? []).map((item) => follow(ctx, item, location))];
 }
 
-// Two objects exclude each other when one is closed and does not know a member that the other requires.
-// Foreign objects stay open, so there both must require a member that the other does not know.
+// Two objects exclude each other when one is closed and lacks a member that the other requires. Objects
+// of third-party formats stay open, so each of the two must require a member that the other lacks.
 function areExclusive(objects, isForeign) {
   return objects.every(({ node: one }, index) =>
     objects

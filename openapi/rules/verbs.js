@@ -1,7 +1,7 @@
-// The verbs with which an operationId may begin after its service, each with the one thing that it means
-// on both surfaces. A reader who knows the verb knows what a call does, whether a second call does it
-// again, and whether it can be undone. `methods` are the HTTP methods that may carry it; everything that
-// changes something is never a GET, but for `receive`, whose method a third party chooses.
+// The verbs with which an operationId may begin after its service, each with its one meaning on both
+// surfaces. A reader who knows the verb knows what a call does, whether a second call does it again, and
+// whether it can be undone. `methods` are the HTTP methods that an operation with the verb may have. An
+// operation that changes something is never a GET, except `receive`, whose method a third party chooses.
 
 const changing = ['POST'];
 const reading = ['GET'];

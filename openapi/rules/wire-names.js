@@ -1,13 +1,13 @@
 // Checks the spelling of members and parameters: snake_case at the gateway and in shared schemas,
-// camelCase at the agent, except `plugin_name` and `action_name`. A schema or parameter of a foreign
-// format is marked `x-foreign: true`, with everything inside it. Headers keep the spelling of HTTP.
+// camelCase at the agent, except `plugin_name` and `action_name`. A schema or parameter of a third-party
+// format is marked `x-foreign: true`, which covers everything inside it. Headers keep the spelling of HTTP.
 
 import { createForeignSchemas } from './foreign.js';
 
 const snake = /^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$/;
 const camel = /^[a-z][a-zA-Z0-9]*$/;
 const agentExceptions = new Set(['plugin_name', 'action_name']);
-// The error envelope is one for both surfaces and stays in snake_case on the agent too.
+// Both surfaces share the error envelope, so its members are in snake_case on the agent too.
 const conventions = {
   gateway: { name: 'snake_case', fits: (name) => snake.test(name) },
   shared: { name: 'snake_case', fits: (name) => snake.test(name) },
