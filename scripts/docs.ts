@@ -5,9 +5,9 @@
 //
 //   node scripts/docs.ts [--output DIR] [--update] [--no-check] [--if-changed]
 //
-// --update rewrites the samples of the guides. --no-check leaves out the type check of the samples, for
-// a server that builds the portal at its first request. --if-changed does nothing where the portal was
-// built from the present sources.
+// --update rewrites the samples of the guides. --no-check skips the type check of the samples, for a
+// server that builds the portal when it is first requested. --if-changed does nothing if the portal was
+// already built from the current sources.
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';

@@ -1,4 +1,4 @@
-// Puts the files of the portal together. Broken links stop the build.
+// Assembles the files of the portal. A broken link fails the build.
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { build } from 'rolldown';
@@ -48,7 +48,8 @@ export async function buildPortal({ folder, staging, checksTypes }: BuildOptions
   const ownPages = writeOwnPages({ pages, operations, navigation, references, pictures });
   checkLinks(ownPages, references, pictures);
   const builds = Promise.all(references.map((reference) => buildReference(reference, staging)));
-  // The await below throws the failure; until then an unhandled rejection would end the process.
+  // The await below throws the failure. Without this handler, a failure before that would be an unhandled
+  // rejection, which ends the process.
   builds.catch(() => {});
   if (checksTypes) checkSampleTypes();
   return new Map<string, string | Uint8Array>([
@@ -156,7 +157,7 @@ function checkLinks(
   if (brokenLinks.length > 0) throw new Error(`broken links:\n  ${brokenLinks.join('\n  ')}`);
 }
 
-/** llms.txt and the guides as Markdown, whose links name sources and not pages of the portal. */
+/** llms.txt, and the guides as Markdown, whose links lead to source files and not to pages of the portal. */
 function writeTexts(
   pages: readonly RenderedPage[],
   navigation: NavigationGroup[],

@@ -13,7 +13,7 @@ import xml from 'highlight.js/lib/languages/xml';
 import yaml from 'highlight.js/lib/languages/yaml';
 import { escapeHtml } from './text.ts';
 
-/** The commands of the guides, which bash knows as little as any other program. */
+/** Commands in the guides, which the grammar for bash does not highlight because they are no builtins. */
 const commands = ['curl', 'docker', 'git', 'helm', 'kubectl', 'node', 'npm', 'npx', 'townhall'];
 
 const shell: LanguageFn = (api) => {

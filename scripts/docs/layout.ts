@@ -30,7 +30,7 @@ export interface PageOptions {
   headings: readonly Heading[];
   navigation: readonly NavigationGroup[];
   footer?: PageFooter;
-  /** `wide` has no list of headings, `home` no links beside the text either. */
+  /** `wide` pages have no list of headings; the `home` page has no links beside the text either. */
   kind?: 'text' | 'wide' | 'home';
   /** The servers that the page may call, as sources of a content security policy. */
   connections?: string | undefined;
@@ -70,7 +70,7 @@ ${contents === '' ? '' : writeSideContents(contents)}
 `;
 }
 
-/** The tag ends with a line, so that a page without a description has no empty line. */
+/** Ends with a newline, so that a page without a description has no empty line. */
 function writeDescription(description: string | undefined): string {
   return description === undefined ? '' : `<meta name="description" content="${escapeHtml(description)}">\n`;
 }
@@ -158,7 +158,7 @@ function writeSideContents(contents: string): string {
   return `<nav class="contents" aria-label="On this page"><h2>On this page</h2>${contents}</nav>`;
 }
 
-// A screen without room for the list beside the text has it below the title.
+// A screen that is too narrow for the list beside the text shows it below the title.
 function writeFoldedContents(contents: string): string {
   return `<details class="folded-contents"><summary>On this page</summary>${contents}</details>`;
 }

@@ -35,7 +35,7 @@ export function findBrokenLinks(pages: ReadonlyMap<string, string>, files: Reado
   return brokenLinks;
 }
 
-/** The addresses in pages contain these entities only. */
+/** Addresses in our pages contain no other entities. */
 function unescapeHtml(text: string): string {
   return text.replaceAll('&amp;', '&').replaceAll('&quot;', '"');
 }

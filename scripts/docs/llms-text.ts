@@ -40,7 +40,7 @@ export function writeLlmsText(
   ].join('\n');
 }
 
-/** The first sentence below the title, where it is a plain paragraph. */
+/** The first sentence below the title; empty unless a plain paragraph follows the title. */
 export function firstSentence(markdown: string): string {
   const [, paragraph = ''] = /^# [^\n]*\n+([A-Z`][^\n]*)/.exec(markdown) ?? [];
   const [sentence = ''] = /^.*?[.!?](?=\s|$)/.exec(paragraph) ?? [];

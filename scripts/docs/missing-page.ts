@@ -14,8 +14,8 @@ const body = `<h1>There is no page here</h1>
 </ul>`;
 
 /**
- * Its addresses are absolute, since it is sent for addresses of any depth; so it works on a server
- * whose portal is at `/docs/`, and not from a disk.
+ * The links of the page are absolute, since the server sends it for addresses of any depth. So it works
+ * on a server with the portal at `/docs/`, but not from a disk.
  */
 export function writeMissingPage(navigation: readonly NavigationGroup[]): string {
   const page = writePage({ page: missingPage, title: 'Not found', headings: [], body, navigation });

@@ -13,8 +13,8 @@ export interface GuideText {
 const isGeneric = (id: string): boolean => /^services\.call(?:Reading)?(?:Action|Step)$/.test(id);
 
 /**
- * Whether a guide's text shows the operation. The path distinguishes operations of one name in two
- * documents.
+ * Whether a guide's text shows the operation. Operations of the same name in two documents are told apart
+ * by their paths.
  */
 export function mentions(
   markdown: string,
@@ -28,8 +28,8 @@ export function mentions(
   for (const { index } of markdown.matchAll(new RegExp(`${address}(?![\\w/{-])`, 'g'))) {
     const line = markdown.slice(markdown.lastIndexOf('\n', index) + 1, index);
     const [, verb] = /\b(GET|POST|PUT|PATCH|DELETE)\s+\S*$/.exec(line) ?? [];
-    // Both servers have `/health`; where the guides mean the agent's, they name its port or
-    // variable.
+    // Both servers have `/health`. When a guide means the agent's, the line also has the agent's port or
+    // one of its variables.
     const isOfAgent = /5314|AGENT|agent/.test(line);
     if (
       (verb === undefined || verb.toLowerCase() === method) &&

@@ -118,7 +118,7 @@ function writeCallers({ surface, endpoint }: OperationPageOptions): string {
   return `<p class="quiet">${escapeHtml(text)} In the clients: <code>${escapeHtml(endpoint.id)}</code>.</p>`;
 }
 
-/** The request of the samples; undefined where the body is no JSON. */
+/** The request of the samples; undefined when the body is not JSON. */
 function requestOf({ document, surface, endpoint }: OperationPageOptions): SampleRequest | undefined {
   const { requestBody } = endpoint.operation;
   const mediaTypes =

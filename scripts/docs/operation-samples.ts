@@ -40,8 +40,8 @@ ${panels.join('\n')}</div>`;
 const languages: Readonly<Record<string, string>> = { Shell: 'sh', TypeScript: 'ts', Python: 'py' };
 
 /**
- * A sample whose token is marked with the quotes of its language, so that the page can write the
- * reader's token in its place. Throws where a sample names a token that was not marked.
+ * Highlights a sample and marks its token and the quotes that the language needs around a token, so that
+ * the page can insert the reader's token. Throws when a sample has a token that could not be marked.
  */
 export function highlightSample({ lang, source }: CodeSample): string {
   const html = highlight(source, languages[lang] ?? '');
@@ -91,7 +91,7 @@ memory of this page and is sent only when you press Send.</p></div>`;
 
 /**
  * The form of the request. It works on a page that a gateway serves: a gateway accepts requests of
- * its own origin, and an agent those of the origins that it was started with.
+ * its own origin, and an agent accepts requests of the origins that it was started with.
  */
 function writeRequestForm({
   surface,

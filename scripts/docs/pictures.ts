@@ -1,5 +1,5 @@
-// The pictures of the guides: docs/pictures/NAME.webp in light colors and NAME-dark.webp in dark
-// ones, made by test/browser/guide-pictures.ts.
+// The pictures of the guides: docs/pictures/NAME.webp in light colors and NAME-dark.webp in dark colors,
+// taken by test/browser/guide-pictures.ts.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -24,8 +24,8 @@ export function readPictures(root: string): Map<string, PictureFile> {
 }
 
 /**
- * Returns a function that writes both pictures of a file on a page; the style shows the one of the
- * page's colors. It throws for a picture without a file or without its dark counterpart.
+ * Returns a function that writes both pictures of a file on a page; the style sheet shows the picture in
+ * the page's colors. The function throws when the file or its dark counterpart is missing.
  */
 export function pictureWriter(pictures: ReadonlyMap<string, PictureFile>, page: string) {
   const linkTo = (file: string) => escapeHtml(path.posix.relative(path.posix.dirname(page), file));

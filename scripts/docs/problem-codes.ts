@@ -2,7 +2,7 @@
 
 import type { Document } from '../generate/document.ts';
 
-/** As in `x-codes`. */
+/** An entry of `x-codes`. */
 interface CodeText {
   /** All statuses that an error of this code may have. The first one decides the section of the page. */
   status: number[];
@@ -51,7 +51,7 @@ export function writeProblemCodes(documents: readonly Document[]): string {
   return `# Error codes\n${introduction}\n\n${sections.join('\n\n')}\n`;
 }
 
-// An error within a successful answer, such as that of a job. Its section is the last.
+// An error within a successful answer, such as the error of a failed job. Its section comes last.
 const okStatus = 200;
 
 function rankOf(status: number): number {

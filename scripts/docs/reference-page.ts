@@ -41,7 +41,7 @@ export function readReference(surface: Surface): ReferencePage {
   return { surface, bundle, text, document, entry };
 }
 
-/** The reference page, and beside it the document itself for tools. */
+/** Builds the reference page. The document itself is beside it, for tools. */
 export async function buildReference(
   { surface, bundle, text, entry }: ReferencePage,
   staging: string,

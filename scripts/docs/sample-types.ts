@@ -31,7 +31,7 @@ export function checkTypes(
   { fences, examples }: { fences: readonly Fence[]; examples: readonly string[] },
 ): string[] {
   const settings = readSettings(root);
-  // A block finds the packages of the examples.
+  // Each block pretends to be a file in examples/, so that it resolves the packages of the examples.
   const blocks = new Map(
     fences.map((fence, index) => [path.join(root, 'examples', `sample-${index}.ts`), fence]),
   );

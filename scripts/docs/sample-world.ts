@@ -1,5 +1,5 @@
-// Globals that the short samples of the guides assume: clients created earlier, and
-// functions of the reader's program. The samples are type-checked with them.
+// Globals that the short samples of the guides use without declaring them: clients created earlier, and
+// functions of the reader's program. The samples are type-checked with these globals.
 import type { AgentError as AgentFailure, createAgentClient } from '@townhall/agent';
 import type { createGatewayClient, GatewayError as GatewayFailure } from '@townhall/gateway';
 

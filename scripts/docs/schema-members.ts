@@ -27,11 +27,11 @@ export interface Member {
   type: string;
   isRequired: boolean;
   description: string;
-  /** The forms that have the member, where a schema has several and others lack it. */
+  /** The forms that have the member, if the schema has several forms and some lack it. */
   form?: string;
 }
 
-// Two levels suffice to write a request; the reference page shows the rest.
+// Two levels are enough to write a request; the reference page shows the rest.
 const maxDepth = 2;
 
 /** A schema of several forms has the members of all of them, each once. */
@@ -47,7 +47,7 @@ export function membersOf(document: Document, schema: DescribedSchema | Referenc
   return [...members, ...[...groups.values()].map((group) => joinForms(group, forms.length))];
 }
 
-/** One row out of those of a member in several forms. */
+/** Joins the rows of a member that several forms have into one row. */
 function joinForms(rows: readonly (Member & { form: string })[], formCount: number): Member {
   const [{ form: _form, ...member }] = rows as [Member];
   const types = [...new Set(rows.map(({ type }) => type))];
@@ -124,7 +124,7 @@ function nameOf(document: Document, value: DescribedSchema | Reference): string 
   return typeOf(document, value);
 }
 
-// A long list of values is left to the reference.
+// A long list of values is cut; the reference page shows it in full.
 function listAlternatives(values: readonly string[]): string {
   if (values.length > 8) return `${values.slice(0, 7).join(', ')} or ${values.length - 7} more`;
   const [finalValue = '', ...earlierValues] = values.toReversed();
@@ -134,7 +134,7 @@ function listAlternatives(values: readonly string[]): string {
 }
 
 function describeRange({ minimum: lowest, maximum, maxLength, format }: DescribedSchema): string {
-  // The ends of the safe integers are no limits that a reader needs.
+  // The bounds of the safe integers only repeat what JavaScript can represent, so they are not shown.
   const minimum = lowest === Number.MIN_SAFE_INTEGER ? undefined : lowest;
   const upperBound = maximum === Number.MAX_SAFE_INTEGER ? undefined : maximum;
   if (minimum !== undefined && upperBound !== undefined) return `, ${minimum} to ${upperBound}`;

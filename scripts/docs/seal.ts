@@ -1,6 +1,6 @@
-// Removes external requests from a Redoc page. Each replacement throws when its text is missing, so
-// that a new version of Redoc which needs another one is noticed. The content security policy
-// blocks any request that is left.
+// Removes external requests from a Redoc page. Each replacement throws when its text is missing, so that a
+// new version of Redoc with a different page is noticed. The content security policy blocks any remaining
+// request.
 
 import { createHash } from 'node:crypto';
 import { markPath } from './mark.ts';
@@ -26,7 +26,7 @@ function writePolicy(policy: string): string {
 const iconPath = `<path fill="#a3432a" d="${markPath}"/>`;
 const iconDrawing = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24">${iconPath}</svg>`;
 
-/** Without an icon in the page a browser requests one. */
+/** A browser requests /favicon.ico from the server unless the page has an icon. */
 const icon = `<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(iconDrawing)}">`;
 
 /**
@@ -55,7 +55,7 @@ export function writeOwnHead(connections = ''): string {
 }
 
 const replacements: readonly { name: string; from: RegExp; to: string }[] = [
-  // The logo hides itself when it does not load, so the text beside it has to name Redoc.
+  // Without its image the logo is hidden, so the text beside it has to name Redoc.
   { name: 'the logo', from: /https:\/\/cdn\.redoc\.ly\/redoc\/logo-mini(?:-full)?\.svg/g, to: 'data:,' },
   { name: 'the words beside the logo', from: /API docs by(?! Redoc)/g, to: 'API docs by Redoc' },
 ];

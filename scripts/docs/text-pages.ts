@@ -1,5 +1,5 @@
-// Our own pages of texts: guides, error codes, examples and documents, rendered from Markdown. A sample that
-// differs from its example, or does not compile, stops the build.
+// Renders the text pages from Markdown: guides, error codes, examples and documents. A sample that differs
+// from its example, or does not compile, fails the build.
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { type RenderedMarkdown, renderMarkdown } from './markdown.ts';
@@ -19,7 +19,7 @@ export interface RenderedPage extends RenderedMarkdown {
   markdown: string;
 }
 
-/** Documents beside the guides that the portal shows too. */
+/** Documents outside of docs/guides that the portal also shows. */
 export const internals = ['docs/architecture.md', 'docs/glossary.md', 'docs/benchmarks.md'];
 export const internalsPage = (source: string): string => `${path.basename(source, '.md')}.html`;
 
@@ -82,7 +82,7 @@ interface Sources {
   readme: string;
   /** All programs in `examples`. */
   programs: readonly string[];
-  /** The programs with a page of their own; the samples of operations appear on the operations' pages. */
+  /** The programs that get a page. Samples of operations are on the pages of their operations instead. */
   examples: readonly string[];
 }
 

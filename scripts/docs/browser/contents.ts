@@ -1,4 +1,4 @@
-// Marks the section that the reader sees in the list of the page's sections.
+// In the list of the page's sections, marks the section that the reader sees.
 
 export function followSections(): void {
   const links = [...document.querySelectorAll<HTMLAnchorElement>('.contents a')];

@@ -71,7 +71,7 @@ function resultItem({ address, title, page, excerpt }: SearchEntry, position: nu
   return item;
 }
 
-/** Names the words without a match, and links to the overviews. */
+/** Says that the words have no match, and links to the overviews. */
 function emptyNote(words: string): HTMLLIElement {
   const item = document.createElement('li');
   item.className = 'empty';

@@ -9,7 +9,7 @@ interface Elements {
   output: HTMLElement;
 }
 
-// A page with more text than this would become slow.
+// More text than this would make the page slow.
 const maxShownCharacters = 200_000;
 
 export function activateRequestForm(): void {
@@ -71,7 +71,7 @@ function readRequest(form: HTMLFormElement): RequestInit {
   if (token !== '') headers.set('authorization', `Bearer ${token}`);
   const body = form.querySelector<HTMLTextAreaElement>('#try-body')?.value;
   if (body !== undefined) headers.set('content-type', 'application/json');
-  // The credential is the token alone: the page sends no cookies.
+  // The token is the only credential: the page sends no cookies.
   return { method, headers, credentials: 'omit', cache: 'no-store', ...(body === undefined ? {} : { body }) };
 }
 

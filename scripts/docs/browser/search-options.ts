@@ -23,7 +23,7 @@ export const searchOptions: Options<SearchEntry> = {
     boost: { title: 4, page: 2 },
     boostDocument: (_id, _term, fields) =>
       weightOf(String(fields?.['address'])) * (fields?.['title'] === fields?.['page'] ? 1.25 : 1),
-    // A synonym is in the index; a second term of a query would have to match as well.
+    // Synonyms are in the index. Added to a query, they would be further terms that must match.
     processTerm: stem,
     prefix: (term) => term.length > 1,
     fuzzy: (term) => (term.length > 5 ? 0.15 : 0),
@@ -32,7 +32,7 @@ export const searchOptions: Options<SearchEntry> = {
 };
 
 /**
- * A guide explains what an operation, a program or an error code shows, so it comes before them.
+ * Ranks guides first: they explain what operations, examples and error codes only show.
  */
 function weightOf(address: string): number {
   if (address.startsWith('guides/error-codes.html')) return 0.8;

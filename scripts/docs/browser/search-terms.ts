@@ -1,8 +1,8 @@
-// How the search of the portal compares words: by their stems, and with words that readers use for ours.
+// How the search of the portal compares words: by their stems, and with synonyms that readers may type.
 
 /**
- * The stem of an English word, by suffix: `streams`, `streamed` and `streaming` have one stem. It
- * only has to be the same for forms of one word, so it need not be a word.
+ * The stem of an English word: `streams`, `streamed` and `streaming` have the same stem. It only has to
+ * be the same for all forms of a word, so it may not be a word itself.
  */
 export function stem(word: string): string {
   const lowerCaseWord = word.toLowerCase();
@@ -19,8 +19,8 @@ export function stem(word: string): string {
 }
 
 /**
- * What a reader may type on the left, and the words of the documentation for it on the right. A section
- * with a word on the right is also a result for the one on the left.
+ * On the left what a reader may type, on the right the words of the documentation for it. A section with
+ * a word on the right is also a result for the word on the left.
  */
 const synonyms: Readonly<Record<string, readonly string[]>> = {
   budget: ['cap', 'allowance'],
