@@ -1,4 +1,4 @@
-// Lists routes of the specification that the contract does not have yet. Absent routes alone are no
+// Lists routes of the specification that the contract does not have yet. Absent routes alone are not a
 // failure (unless --strict); a specified route with another method always is.
 //
 //   node scripts/absent-routes.ts [--strict]

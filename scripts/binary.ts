@@ -83,7 +83,7 @@ async function make(output: string): Promise<void> {
   }
 }
 
-/** The files of the executable by their names; bundles the worker threads. */
+/** Collects the files of the executable by their names, and bundles the worker threads among them. */
 async function collectAssets(
   staging: string,
   programPackages: ReadonlySet<string>,
@@ -160,7 +160,7 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
     legalComments: 'none',
     metafile: true,
     logLevel: 'error',
-    // Our client from its sources instead of its build.
+    // Bundle the gateway's client from its sources instead of its build.
     alias: { '@townhall/gateway': path.join(root, 'clients/gateway/src/index.ts') },
     define: {
       'import.meta.url': '__address',
@@ -220,7 +220,7 @@ function write(folder: string, name: string, text: string): string {
   return file;
 }
 
-// postject warns of a section that it does not know, on every run.
+// postject warns about an unknown section on every run.
 async function runQuietly(work: () => Promise<void>): Promise<void> {
   const { warn, error, log } = console;
   console.warn = console.error = console.log = () => {};

@@ -5,7 +5,7 @@
 //
 //   node scripts/build-clients.ts [--into DIR]
 //
-// --into is build/clients where it is absent.
+// Without --into, the packages are written into build/clients.
 
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -40,7 +40,8 @@ async function build(name: string): Promise<void> {
     await run(process.execPath, [tsc, '-p', source, '--outDir', staging]);
     if (!existsSync(path.join(staging, name, 'src/index.js')))
       throw new Error(`tsc wrote no entry for ${name}`);
-    // The gateway's client is a package of its own; tsc compiles its sources again for @townhall/react.
+    // For @townhall/react tsc also compiles the sources of the gateway's client, which is a package of its
+    // own and is left out here.
     const parts = name === 'react' ? ['react'] : [name, 'shared'];
     rmSync(path.join(folder, 'dist'), { recursive: true, force: true });
     for (const part of parts)

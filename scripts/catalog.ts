@@ -1,8 +1,8 @@
 // Generates src/gateway/ai/catalog/catalog.json, the models of every gateway. The selection in
 // catalog/selection.ts is written by hand; prices come from @pydantic/genai-prices and reasoning levels from
 // modelparams. Models that are newer than these packages have both in the selection, with a page
-// and a date. The file is in git, so that a review shows each new price; it has the form of
-// MODELS_FILE, which can replace any entry.
+// and a date. The file is in git, so that a review shows each new price. Its format is that of
+// MODELS_FILE, whose entries replace entries of the catalog.
 //
 //   node scripts/catalog.ts [--date 2026-11-23]
 
@@ -32,7 +32,7 @@ type Rates = Record<string, number>;
 // A dollar is a million credits, and both sides price a million tokens.
 const credits = (dollars: number): number => Math.round(dollars * 1_000_000);
 
-// A release is used for weeks after its date, so that a rise which is due soon counts at once.
+// A release is used for weeks after its date, so a price rise that is due within this time counts at once.
 const riseHorizonDays = 60;
 
 function addDays(day: string, days: number): string {
@@ -40,8 +40,8 @@ function addDays(day: string, days: number): string {
 }
 
 /**
- * The prices on the day. Where the price depends on the hour, or rises within the horizon, the
- * highest counts, so that no call is charged too little.
+ * All prices that count on the day. When the price depends on the hour, or changes within the horizon,
+ * there are several: the caller takes the highest, so that no call is charged too little.
  */
 function pricesOn(day: string, { id, prices }: ModelInfo): ModelPrice[] {
   if (!Array.isArray(prices)) return [prices];

@@ -1,6 +1,6 @@
 // Compares the gateway's document with the documents of other providers. Nothing is
-// fetched: the documents are in build/compared, one file each, or are named on the
-// command line; a missing one is left out of the table.
+// fetched: each document is a file in build/compared or is named on the command line.
+// A missing document is left out of the table.
 //
 //   node scripts/compare-contract.ts [openai=FILE …] [--write]
 //

@@ -5,8 +5,8 @@
 //
 //   node scripts/generate.ts [--force] [--draft] [--no-lint] [--root DIR]
 //
-// --force generates everything anew; --draft writes despite lint findings, and still exits 1;
-// --no-lint is for installing, since the contract of a commit was linted.
+// --force generates everything again; --draft writes despite lint findings, and still exits 1;
+// --no-lint is for installing, since the contract was linted before it was committed.
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -48,7 +48,7 @@ interface RedoclyConfiguration {
 interface Stamp {
   inputs: string;
   outputs: string;
-  /** False where the files were generated without the lint. */
+  /** False when the files were generated without a lint. */
   isLinted: boolean;
 }
 
@@ -78,7 +78,7 @@ async function main(): Promise<number> {
     await generateAllClients(staging, contents);
     for (const { surface, document } of contents) writeContract(staging, surface, document);
     writeFileSync(path.join(staging, 'contract/problem-code.gen.ts'), writeProblemCodes(documents));
-    // Without its stamp, an interrupted run is repeated.
+    // Remove the stamp first: if this run is interrupted, the next one generates the files again.
     rmSync(stampFile, { force: true });
     const changes = publishAll(staging);
     // A draft leaves no stamp, so the next run reports its findings again.
@@ -115,7 +115,7 @@ async function lint(): Promise<boolean> {
   const findings = totals.reduce((sum, count) => sum + count, 0);
   report(`lint: ${findings === 0 ? 'no finding' : `${findings} findings`}`, start);
   if (findings === 0 && code === 0) return true;
-  // The JSON has the counts; this form has the lines of the sources.
+  // The JSON has only the counts; this format shows the lines of the sources.
   const readableRun = await runRedocly(root, [
     'lint',
     '--format=codeframe',
@@ -127,8 +127,9 @@ async function lint(): Promise<boolean> {
 
 async function bundle(staging: string): Promise<void> {
   const start = performance.now();
-  // One run bundles all documents, since loading the tool takes as long as a bundle. It names its
-  // output after the document's file, and two of ours are "openapi", so a configuration names it.
+  // One run bundles all documents, since loading the tool takes as long as a bundle. By default redocly
+  // names an output after the document's file, and two of our documents are called openapi, so a
+  // configuration names the outputs.
   const { apis } = parse(readFileSync(path.join(root, 'redocly.yaml'), 'utf8')) as RedoclyConfiguration;
   const outputs: RedoclyConfiguration['apis'] = {};
   for (const surface of surfaces) {
@@ -246,7 +247,7 @@ function writeStamp(stamp: Stamp): void {
   writeIfChanged(stampFile, JSON.stringify(stamp));
 }
 
-/** The stamp of the last run; undefined where inputs or generated files differ from it. */
+/** The stamp of the last run; undefined when the inputs or the generated files have changed since. */
 function readCurrentStamp(inputs: string): Stamp | undefined {
   try {
     const stamp = JSON.parse(readFileSync(stampFile, 'utf8')) as Stamp;

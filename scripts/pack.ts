@@ -138,8 +138,8 @@ async function buildServer(folder: string): Promise<void> {
 }
 
 async function createBillOfMaterials(): Promise<string> {
-  // npm's own --omit dev also omits packages that our dependencies need, such as express; the lock
-  // file is right.
+  // `npm sbom --omit dev` also omits packages that our dependencies need, such as express, so the runtime
+  // packages are selected by the lock file.
   const text = await runNpm(['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], root);
   const bill = JSON.parse(text) as Bill;
   const names = runtimePackages();
@@ -154,7 +154,7 @@ async function createBillOfMaterials(): Promise<string> {
       ref,
       dependsOn: dependsOn.filter((target) => references.has(target)),
     }));
-  // Time and serial number of this run are no property of the program.
+  // The time and the serial number describe this run and not the program.
   delete bill.serialNumber;
   delete bill.metadata.timestamp;
   return `${JSON.stringify(bill, null, 2)}\n`;

@@ -1,11 +1,11 @@
 // Installs the packages of folders that have a package.json of their own, so that `npm ci` in the
 // root installs only what `npm start` needs: SDKs for `examples`, tools of releases for `scripts`,
-// tools and SDKs for `test`. Files below such a folder find them by Node's own rule. It does
-// nothing for a folder that has the versions of its lock file.
+// tools and SDKs for `test`. Files below such a folder find its packages by Node's own rule. It does
+// nothing for a folder that already has the versions of its lock file.
 //
 //   node scripts/packages.ts [FOLDER…]
 //
-// Without a name it installs all three.
+// Without an argument it installs the packages of all three folders.
 
 import { mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -47,7 +47,7 @@ async function installAlone(): Promise<void> {
   }
 }
 
-/** The lock ends with the process that holds it, and its npm ends after ten minutes. */
+/** Waits without a limit: the lock ends when its process exits, whose npm times out after ten minutes. */
 async function waitForLock(): Promise<FolderLock> {
   mkdirSync(lockFolder, { recursive: true });
   for (let attempt = 1; ; attempt += 1) {
@@ -58,7 +58,7 @@ async function waitForLock(): Promise<FolderLock> {
   }
 }
 
-/** npm writes the list of packages at the end of an installation, so an unfinished one has no list. */
+/** npm writes the list of packages last, so an unfinished installation has no list. */
 function isInstalled(folder: string): boolean {
   const installedPackages = readPackages(folder, 'node_modules/.package-lock.json');
   if (installedPackages === undefined) return false;
@@ -77,7 +77,7 @@ function readPackages(folder: string, file: string): Record<string, LockedPackag
     };
     return packages;
   } catch (error) {
-    // A SyntaxError is of a list that npm is writing.
+    // A SyntaxError means that npm is writing the list at this moment.
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }

@@ -4,7 +4,7 @@
 //
 //   node scripts/publish.ts [--check] [--dry-run]
 //
-// --check only looks; --dry-run packs and lets npm do everything but the upload.
+// --check only looks for missing fields; --dry-run packs and lets npm do everything but the upload.
 
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';

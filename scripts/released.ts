@@ -80,7 +80,7 @@ async function compare(name: string): Promise<Verdict> {
   ]);
   rmSync(folder, { recursive: true });
   const [, major, minor, patch] = /(\d+) major, (\d+) minor, (\d+) patch/.exec(`${stdout}${stderr}`) ?? [];
-  // The exit code is not sufficient: an unreadable document has no count.
+  // The exit code alone is not enough: for an unreadable document there is no line with the counts.
   if (major === undefined) throw new Error(`redocly diff of ${name}:\n${stdout}\n${stderr}`);
   const isBreaking = code !== 0 || major !== '0';
   return {
@@ -95,7 +95,7 @@ async function compare(name: string): Promise<Verdict> {
 
 function release(name: string): void {
   mkdirSync(path.dirname(fileOf(name)), { recursive: true });
-  // A bundle of one line would make later differences unreadable.
+  // A bundle on one line would make the diff of the next release unreadable.
   writeIfChanged(
     fileOf(name),
     `${JSON.stringify(JSON.parse(readFileSync(bundleOf(name), 'utf8')), null, 1)}\n`,

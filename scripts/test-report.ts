@@ -1,7 +1,7 @@
 // Reads vitest's JSON reports for `.ci/run`.
 //
 //   node scripts/test-report.ts count REPORT...       failed tests by name, then `N passed, N failed`
-//   node scripts/test-report.ts failed REPORT         the files that failed, one a line
+//   node scripts/test-report.ts failed REPORT         the files that failed, one per line
 //   node scripts/test-report.ts replace REPORT AGAIN  puts the results of a second run of files into REPORT
 
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -53,7 +53,7 @@ function printFailedFiles([reportPath = '']: readonly string[]): void {
   for (const name of new Set(names)) console.log(name);
 }
 
-// A file has one result for each project that runs it. All results of a file that ran again are replaced.
+// A file has one result for each project that runs it. A second run of the file replaces all of them.
 function replaceFiles([reportPath = '', againPath = '']: readonly string[]): void {
   const report = readReport(reportPath);
   const secondReport = readReport(againPath);

@@ -1,5 +1,5 @@
-// Creates a new version from the changes in .changeset: the tool determines the step and updates
-// the clients; server, contract and changelog follow here, since all have one version.
+// Creates a new version from the changes in .changeset. The tool `changeset` determines the new version and
+// updates the clients; this script updates the server, the contract and the changelog to the same version.
 //
 //   node scripts/version.ts [--date 2026-11-21]
 
@@ -68,7 +68,7 @@ function versionOf(file: string): string {
 
 function replace(file: string, pattern: RegExp, replacement: string): void {
   const text = readFileSync(path.join(root, file), 'utf8');
-  // An earlier run may have made the change already.
+  // Test the pattern and not whether the text changes: an interrupted run may have written it before.
   if (!pattern.test(text)) throw new Error(`${file} has no place for the new version`);
   writeFileSync(path.join(root, file), text.replace(pattern, replacement));
 }

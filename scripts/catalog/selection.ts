@@ -12,7 +12,7 @@ export interface TokenPrices {
 
 /** The data of a model that is newer than the price package. */
 export interface PublishedPrice {
-  /** The page that has all figures, its provider's where one has, and the day on which it was read. */
+  /** A page with all figures, the provider's own page if it has them; `day` is when it was read. */
   source: string;
   day: string;
   description: string;
@@ -31,7 +31,7 @@ export interface Efforts {
 export interface SelectedModel {
   /** The model's id is the provider's id, a slash and this name. */
   name: string;
-  /** The provider's own name of the model, where it differs. */
+  /** The provider's own name of the model, if it differs. */
   upstream?: string;
   title: string;
   /** From the provider's documentation, for models that neither package knows. */
@@ -41,12 +41,12 @@ export interface SelectedModel {
   tags: string[];
   modalities?: string[];
   /**
-   * Dollars a unit from the provider's price list, and its date, for models without a price in the
+   * Dollars per unit from the provider's price list, and its date, for models without a price in the
    * package.
    */
   media?: { dollars: Record<string, number>; day: string; description: string };
   published?: PublishedPrice;
-  /** The efforts by the provider's documentation, for models that the package of parameters lacks. */
+  /** The efforts from the provider's documentation, for models that the package of parameters lacks. */
   efforts?: Efforts;
 }
 

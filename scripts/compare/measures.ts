@@ -11,9 +11,9 @@ export interface Share {
 }
 
 export interface Measures {
-  /** Operations with a text beyond their summary. */
+  /** Operations with a description beyond their summary. */
   describedOperations: Share;
-  /** Members of schemas with a text, their own or that of the schema they refer to. */
+  /** Members of schemas with a description, their own or that of the schema they refer to. */
   describedMembers: Share;
   /** Operations that list their error codes. */
   operationsWithCodes: Share;
@@ -74,7 +74,7 @@ function operationsOf({ paths }: Json): Json[] {
 
 type Follow = (value: unknown) => Json;
 
-/** Resolves references into the document; a dangling one is an empty object. */
+/** Resolves references into the document; a dangling reference gives an empty object. */
 function createResolver(document: Json): Follow {
   return (value) => {
     let current = value;
@@ -103,8 +103,8 @@ function measureMembers(document: Json, follow: Follow): Share {
 }
 
 /**
- * Whether the schema has one value, such as the discriminator of a union's member, which needs no
- * description.
+ * Whether the schema has only one value, such as the discriminator of a union's member. Such a member needs
+ * no description.
  */
 function hasOneValue({ const: value, enum: values }: Json): boolean {
   return value !== undefined || (Array.isArray(values) && values.length === 1);

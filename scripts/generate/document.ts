@@ -48,7 +48,7 @@ export interface Operation {
   'x-tolerates-query'?: boolean;
   'x-ignores-credential'?: boolean;
   'x-error-codes'?: string[];
-  /** The id of the operation that this one is another path of. */
+  /** The operationId of the original, when this operation is another path of it. */
   'x-alias-of'?: string;
 }
 

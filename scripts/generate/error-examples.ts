@@ -43,7 +43,7 @@ interface ResponseUse {
 /** The uses of a response component by operations of one dialect. */
 interface Group {
   reference: string;
-  /** Begins the names of the dialect's examples. */
+  /** The beginning of the names of the dialect's examples. */
   prefix: string;
   places: ResponseUse[];
 }
@@ -88,7 +88,7 @@ function groupOf(groups: Map<string, Group>, reference: string, prefix: string):
   return group;
 }
 
-/** The dialect of an operation's errors; where a header chooses it, the examples have our own types. */
+/** The dialect of an operation's errors. If a header selects the dialect, examples use our own types. */
 function dialectOf(operation: ErrorOperation): ErrorDialect | undefined {
   return operation['x-error-types-header'] === undefined ? operation['x-error-types'] : undefined;
 }
@@ -133,20 +133,20 @@ function splitComponent(
     const ownName = variantName(base, furtherNames);
     const variant = structuredClone(originalResponse);
     setExamples(variant, names);
-    // Each place sets it anew, also where the variant has the original's name.
+    // Set it for every use: a variant with the original's name has to overwrite the original.
     components[ownName] = variant;
     responses[status] = { $ref: `#/components/responses/${ownName}` };
   }
 }
 
-/** The component's name with the codes by which it differs from its variants, or with their digest. */
+/** The component's name and the codes that distinguish the variant; a digest if that is too long. */
 function variantName(base: string, codes: readonly string[]): string {
   const fullName = [base, ...codes].join('_');
   if (fullName.length <= maxNameLength) return fullName;
   return `${base}_${createHash('sha256').update(codes.join()).digest('hex').slice(0, 8)}`;
 }
 
-/** Removes the response components that every operation has left for a variant. */
+/** Removes the response components that no operation refers to any more. */
 function removeUnused(document: Document): void {
   const text = JSON.stringify(document.paths);
   const components = document.components?.responses ?? {};
@@ -164,7 +164,7 @@ function requireValid(document: Document): void {
     for (const [status, value] of Object.entries(operation.responses ?? {})) {
       const media = resolve<Response>(document, value as Response).content?.['application/json'];
       if (Number(status) < 400 || media?.schema === undefined) continue;
-      // References lead into the document.
+      // The references of the schema lead into the document, which ajv knows as `document`.
       const schema = JSON.stringify(media.schema).replaceAll('"#/', '"document#/');
       for (const [name, example] of Object.entries(media.examples ?? {})) {
         if (checkedReferences.has(`${name} ${schema}`)) continue;

@@ -1,5 +1,6 @@
-// Publishes generated files and computes the digest of their inputs. Each file is replaced atomically and
-// only where it differs, so that a watcher or another process never reads an incomplete file.
+// Publishes generated files and computes the digest of their inputs. A file is replaced only if its
+// content differs, which does not wake a watcher in vain, and atomically, so that no other process reads
+// an incomplete file.
 
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';

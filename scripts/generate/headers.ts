@@ -1,6 +1,6 @@
-// Declares headers that classes of responses share on each of their responses, so that path files
-// list only their own headers. A response component gets the headers of every operation that refers
-// to it.
+// Adds the headers that whole classes of responses share to each of these responses, so that path files
+// list only their own headers. A response component gets the headers of every operation that refers to
+// it.
 
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -79,8 +79,9 @@ function isCounted({ surface, operation }: ResponseContext): boolean {
   return surface.name === 'gateway' && operation['x-ignores-credential'] !== true;
 }
 
-// The gateway stores successes and failures midway, since a refused call may be repeated. The agent
-// also stores the failure of a run that a call has started, with any status.
+// The gateway stores the results of successful calls and of calls that failed midway. A refused call is not
+// stored: it can be repeated. The agent also stores the failure of a run that a call has started, with any
+// status.
 function canBeReplayed({ surface, operation, status }: ResponseContext): boolean {
   const hasKey = hasParameter(operation, 'IdempotencyKey');
   return hasKey && (surface.name !== 'gateway' || status < 300 || (status >= 500 && status !== 503));

@@ -1,5 +1,5 @@
-// Runs hey-api: node hey-api-job.ts (BUNDLE OUTPUT CONTAINER)… It is a process of its own because its
-// caller reads its output for failures that the exit code does not report. All clients share one
+// Runs hey-api: node hey-api-job.ts (BUNDLE OUTPUT CONTAINER)… It runs in its own process, so that the
+// caller can search its output for failures that the exit code does not report. All clients share that
 // process: loading hey-api and TypeScript takes as much processor time as generating a client.
 
 import { readFileSync } from 'node:fs';
@@ -13,8 +13,8 @@ for (let index = 0; index < words.length; index += 3) {
   await generate(bundle, output, containerName);
 }
 
-// Each union member has its tag as a const. From a mapping hey-api would generate the tag a second
-// time.
+// Each union member declares its tag as a const. From the mapping of a discriminator, hey-api would
+// generate the tag a second time, so the discriminators are removed.
 function readDocument(bundle: string): Record<string, unknown> {
   return JSON.parse(readFileSync(bundle, 'utf8'), (name: string, value: unknown) =>
     name === 'discriminator' && typeof value === 'object' ? undefined : value,

@@ -25,7 +25,7 @@ export function addMethodExamples(text: string, document: Document): string {
     .join('');
 }
 
-/** The sample without its imports and the creation of the client, which are the same for all. */
+/** The sample without its imports and the creation of the client, which all samples have in common. */
 function callOf(source: string): string {
   const lines = source.split('\n');
   const start = lines.findIndex((line) => line.startsWith('const client = '));

@@ -1,5 +1,6 @@
-// Lets enumerations grow that are marked `x-open: true`: their clients have a default branch, so a new value
-// breaks none of them. All other enumerations of an answer may not grow, which `redocly diff` reports.
+// Allows new values in enumerations that are marked `x-open: true`: clients must have a default branch for
+// them, so a new value breaks no client. `redocly diff` reports a new value in any other enumeration of an
+// answer.
 import { isRecord } from '../../src/kernel/json-value.ts';
 
 /** The released document with the current values of its open enumerations. */
@@ -22,7 +23,7 @@ function isOpen(schema: Record<string, unknown>): schema is { 'x-open': true; en
   return schema['x-open'] === true && Array.isArray(schema.enum);
 }
 
-/** Keeps values that were removed, so that they are reported. */
+/** Keeps values that were removed, so that redocly reports their removal. */
 function mergeValues(releasedValues: readonly unknown[], currentValues: readonly unknown[]): unknown[] {
   const missingValues = releasedValues.filter((value) => !currentValues.includes(value));
   return [...currentValues, ...missingValues];

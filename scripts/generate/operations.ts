@@ -36,7 +36,7 @@ type Multipart<T, Files> = {
 };
 
 /**
- * The text of operations.gen.ts; throws where the contract cannot be expressed as handler types.
+ * The text of operations.gen.ts. Throws when the contract cannot be expressed as types of handlers.
  */
 export function writeOperations(document: Document, surface: Surface): string {
   const imports = new Set<string>();

@@ -1,14 +1,14 @@
-// Choices for the samples that the contract does not contain: optional parameters to show,
-// operations without a sample, and client calls that are not named like their operation.
+// Choices for the code samples that cannot be derived from the contract: optional parameters to show,
+// operations without a sample, and client methods that are not named like their operation.
 
 export interface SampleChoice {
   /** Optional parameters that the sample sends, by name. Required ones are always sent. */
   parameters?: readonly string[];
-  /** Values in place of the parameter's example. */
+  /** Values to use instead of the parameter's example. */
   values?: Readonly<Record<string, string | number>>;
   /** Headers that no parameter declares; the clients send them by themselves. */
   headers?: Readonly<Record<string, string>>;
-  /** The TypeScript call without `await`, where the client has a method of another shape. */
+  /** The TypeScript call without `await`, for an operation whose client method has another shape. */
   call?: string;
 }
 

@@ -1,5 +1,4 @@
-// Writes JSON values as literals of TypeScript and Python, on one line where they fit and else on
-// several.
+// Writes JSON values as literals of TypeScript and Python, on one line if they fit, otherwise on several.
 
 import type { Json } from './sample-request.ts';
 
@@ -9,7 +8,7 @@ interface Style {
   indent: string;
   /** Spaces within the braces of an object on one line. */
   padding: string;
-  /** The comma after the last of several lines. */
+  /** The trailing comma of a literal on several lines. */
   lastComma: string;
   width: number;
 }

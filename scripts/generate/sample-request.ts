@@ -1,4 +1,5 @@
-// An operation as one request with the contract's examples: the input of all three languages.
+// Makes one request of an operation from the contract's examples. The samples in all three languages are
+// rendered from it.
 
 import { type Body, type Document, type PlacedOperation, isReference, resolve } from './document.ts';
 import type { Surface } from './surfaces.ts';
@@ -21,7 +22,7 @@ export interface SampleRequest {
   baseUrl: string;
   /** The path with values of its parameters, including the query. */
   target: string;
-  /** The environment variable of the token; undefined where a guest may call. */
+  /** The environment variable of the token; undefined when no credential is needed. */
   tokenVariable: string | undefined;
   pathMembers: Record<string, Json>;
   query: Record<string, Json>;
@@ -105,7 +106,7 @@ function parameterValues(
   );
 }
 
-// A value as a part of an address or a header.
+/** The value as text, for an address or a header. */
 function textOf(value: Json): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }

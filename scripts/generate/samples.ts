@@ -1,6 +1,6 @@
 // Writes `x-codeSamples` into a bundled document: curl, TypeScript and Python for every operation that
-// a program calls. A file of examples/operations takes the place of a generated sample or comes beside
-// it; everything else is rendered from the operation's own examples, so no sample is written twice.
+// a program calls. A file of examples/operations replaces a generated sample or is added to it; all other
+// samples are rendered from the operation's own examples.
 //
 //   examples/operations/ai-stream-text.ts                   instead of the generated TypeScript
 //   examples/operations/openai/ai-create-chat-completion.ts beside it, under the label "TypeScript (openai)"
@@ -64,7 +64,7 @@ export function addSamples(document: Document, surface: Surface, root: string): 
     );
 }
 
-/** A further path has the samples of its operation, with its own path in curl and Python. */
+/** An alias has the samples of its operation, with its own path in curl and Python. */
 function addAliasSamples(document: Document, surface: Surface, alias: PlacedOperation): void {
   const { 'x-alias-of': id } = alias.operation;
   const endpoint = operationsOf(document).find((candidate) => candidate.id === id);

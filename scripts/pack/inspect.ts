@@ -11,8 +11,8 @@ import { findSecrets } from './secrets.ts';
 
 const run = promisify(execFile);
 
-// `docs/guides` is the source of the model local/guide and therefore published; the portal has
-// pages of examples.
+// Documentation is not in this list: the model local/guide reads docs/guides. Files of the portal are not
+// checked against it, since the portal has pages in a folder `examples`.
 const unwantedFiles = [
   /(?:^|\/)(?:test|tests|__tests__|examples|scripts|node_modules|coverage)\//,
   /^data\//,

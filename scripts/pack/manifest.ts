@@ -1,5 +1,5 @@
-// The package.json of the published server and of the published clients. The repository's own are for
-// development; common members are taken from them.
+// The package.json of the published server and of the published clients. The files in the repository are
+// for development; members that both need are taken from them.
 
 import { readFileSync } from 'node:fs';
 import path from 'node:path';

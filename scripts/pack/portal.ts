@@ -1,9 +1,9 @@
-// The portal as packages ship it: built where it is absent or older than its sources.
+// Builds the portal for the packages, if it is absent or older than its sources.
 
 import path from 'node:path';
 import { runNode } from '../generate/tools.ts';
 
-/** Throws with the output of the build where it fails. */
+/** Throws with the output of a failed build. */
 export async function buildPortal(root: string): Promise<void> {
   const { code, stdout, stderr } = await runNode(path.join(root, 'scripts/docs.ts'), ['--if-changed'], {
     cwd: root,

@@ -1,4 +1,5 @@
-// Progress of a build on standard error: one line a step, with the time of the step before.
+// Prints the progress of a build to standard error: one line per step, with the duration of the preceding
+// step.
 
 /** Returns a function that announces the next step. */
 export function createProgress(

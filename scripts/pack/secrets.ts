@@ -20,8 +20,8 @@ const shapes: readonly { name: string; pattern: RegExp }[] = [
 ];
 
 /**
- * The kinds of secrets in the text with their first characters; a text of one repeated character is
- * an example.
+ * The kinds of secrets in the text with their first characters. A match of few different characters is an
+ * example and not reported.
  */
 export function findSecrets(text: string): string[] {
   return shapes.flatMap(({ name, pattern }) =>

@@ -7,7 +7,7 @@ import path from 'node:path';
 const rule = '='.repeat(80);
 
 /**
- * The notice for packages of node_modules, sorted by name, and for Node where the artifact contains it.
+ * The notice for packages of node_modules, sorted by name, and for Node if the artifact contains it.
  * Throws for a package without a licence.
  */
 export function thirdPartyNotice(
