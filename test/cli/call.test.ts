@@ -47,7 +47,7 @@ async function readAnswer(words: string[], token: string): Promise<unknown> {
   return JSON.parse((await callGateway([...words, '--json'], { token })).screen);
 }
 
-/** A server of one test that counts requests: a call to it would be a paid one. */
+/** A server that counts its requests. It stands for a gateway at which each call would cost credits. */
 async function startCountingServer(): Promise<{ url: string; requests(): number }> {
   let requests = 0;
   const server = createServer((_request, response) => {

@@ -46,7 +46,7 @@ describe('the command line', () => {
     }
   });
 
-  // A server always logs JSON, and a completion script is no result.
+  // Servers always log JSON, and a completion script has no form as JSON.
   test.each(commands.filter(({ name }) => !['start', 'gateway', 'completions'].includes(name)))(
     'prints the result of $name as JSON on request',
     async ({ load }) => {

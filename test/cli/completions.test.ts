@@ -15,7 +15,8 @@ import { runTownhall } from './townhall.ts';
 let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'townhall-completions-'));
-  // The ids of a server, as the scripts ask for them.
+  // Stands in for `townhall`, which the scripts call for the ids of a server. The file `asked` shows
+  // that a script made such a call.
   await mkdir(join(folder, 'bin'));
   const program = [
     '#!/bin/sh',
@@ -40,7 +41,8 @@ function runInShell(shell: Shell, args: readonly string[]): string[] {
     .filter((line) => line !== '');
 }
 
-// zsh needs a terminal of its own; the overridden `compadd` prints each match.
+// zsh completes only on a terminal, so the program starts a second zsh on a pseudo-terminal. Its
+// overridden `compadd` prints each match.
 const zshProgram = `
 zmodload zsh/zpty
 zpty child zsh -f -i

@@ -92,7 +92,8 @@ describe('townhall doctor', () => {
       'contract',
     ])
       expect(of(check), check).toMatchObject({ state: 'ok', next: null });
-    // The variable here counts where the gateway does not say what it was started with.
+    // A gateway on PostgreSQL cannot tell the command its variables, so the variables of this environment
+    // count.
     expect(of('providers')?.message).toContain(
       inject('databaseSource')?.engine !== 'postgres'
         ? 'ANTHROPIC_API_KEY is set in the running gateway'
@@ -188,7 +189,7 @@ describe('townhall doctor', () => {
   });
 
   test('distinguishes a wrong master key from a missing one', async () => {
-    // A running gateway would have the key itself.
+    // A running gateway would answer with its own key, so it must not run.
     await world.close();
     const digestBefore = await digestFolders();
     expect((await examine([])).of('master key')).toMatchObject({ state: 'ok' });

@@ -1,5 +1,4 @@
-// `townhall env rewrap` with a running local edition: the command asks the server, which holds the
-// embedded database.
+// `townhall env rewrap` while a server holds the embedded database: the command has the server do it.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// Edits of JSON texts with comments: what is not named stays byte for byte.
+// Edits of JSON text with comments: everything that an edit does not name stays byte for byte.
 import { describe, expect, test } from 'vitest';
 import { applyEdit, revertEdit, type FileEdit } from '../../src/cli/connect/files/file-edit.ts';
 import { removeBlock, writeBlock } from '../../src/cli/connect/files/block-text.ts';

@@ -1,4 +1,4 @@
-// `townhall logs`: the lines of a file, a pipe and a running local edition, and those of one request.
+// `townhall logs`: the lines of a file, a pipe or a running local edition, and the lines of one request.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
 // `townhall models update` and the commands around it: signatures, the shown changes, refusals,
-// pins, the rollback, and the bounds of a download.
+// pins, the rollback, and the limits of a download.
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { tmpdir } from 'node:os';

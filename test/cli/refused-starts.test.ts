@@ -384,7 +384,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
-/** Runs the command to its end; a hanging one is killed and reported by its signal. */
+/** Runs the command until it exits. A hanging process is killed and reported by its signal. */
 async function runRefusedStart(
   command: string,
   env: Record<string, string>,
@@ -397,7 +397,7 @@ async function runRefusedStart(
   return { code, screen: run.screen() };
 }
 
-/** The output has no stack, no secret and no exit-deadline line; no data folder is locked. */
+/** The output has no stack trace or secret, the process exited by itself, and no data folder is locked. */
 function expectClean(screen: string, cwd: string): void {
   expect(screen).not.toMatch(/\n {4}at |CANARY|was still open/);
   expect(globSync('**/townhall.pid', { cwd })).toEqual([]);

@@ -1,4 +1,4 @@
-// Commands on a real terminal, which `script` of util-linux makes.
+// Runs commands on a real terminal, which `script` of util-linux creates.
 import { spawn, spawnSync } from 'node:child_process';
 import { entry } from './townhall.ts';
 

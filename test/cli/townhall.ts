@@ -11,7 +11,7 @@ export interface Run {
   /** Standard output and standard error so far. */
   screen(): string;
   /**
-   * Resolves with the match once the output contains it; rejects when the process ends first or the
+   * Resolves with the match once the output contains it. Rejects when the process exits first or the
    * timeout expires.
    */
   waitFor(pattern: RegExp, timeoutMs?: number): Promise<RegExpMatchArray>;
@@ -85,7 +85,7 @@ export interface RunResult {
   screen: string;
 }
 
-/** Runs `townhall …` to its end. */
+/** Runs `townhall …` until it exits. */
 export async function runTownhall(words: readonly string[], options: RunOptions): Promise<RunResult> {
   const run = townhall(words, options);
   return { code: await run.ended, screen: run.screen() };

@@ -111,8 +111,8 @@ describe('townhall gateway --workers 2', () => {
 
   test('lets exactly 25 of 200 parallel calls spend 500 credits', async () => {
     const token = await makeCustomer(500);
-    // A call costs 20 credits (four tokens of five), bound and price alike. Each has a connection
-    // of its own, so that both workers get calls.
+    // A call costs 20 credits: four output tokens at five credits each, which is also the most that it may
+    // cost. Each call has its own connection, so that both workers get calls.
     const callOnce = async () =>
       (await post('/v1/ai/text', token, { model: 'acme/plain', prompt: 'hello', max_output_tokens: 4 }))
         .status;

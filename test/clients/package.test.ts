@@ -1,5 +1,5 @@
-// The client packages as published: packed into a new folder, examined, and used by a project
-// that has no other source of them.
+// The client packages as published: built into a new folder, examined, and used by a project that can
+// find them only there.
 
 import { execFile, spawnSync } from 'node:child_process';
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ const run = promisify(execFile);
 const root = path.join(import.meta.dirname, '../..');
 const modules = path.join(root, 'node_modules');
 const names = ['gateway', 'agent', 'react'];
-/** The packages that each imports at run time. */
+/** The packages that each client imports at run time. */
 const dependencies: Readonly<Record<string, readonly string[]>> = {
   gateway: ['eventsource-parser'],
   agent: ['eventsource-parser'],

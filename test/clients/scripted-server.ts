@@ -1,5 +1,5 @@
-// A server that answers as a test scripts it, over real sockets, and records its requests. It
-// stands in for a gateway or an agent where a test needs bytes that a working one never sends.
+// A server that answers as a test scripts it, over real sockets, and records its requests. It stands in
+// for a gateway or an agent when a test needs bytes that a working server never sends.
 
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { GatewayError } from '../../clients/gateway/src/index.ts';
@@ -96,7 +96,7 @@ export function writeEvents(response: ServerResponse, events: readonly unknown[]
     response.write(`data: ${event === '[DONE]' ? event : JSON.stringify(event)}\n\n`);
 }
 
-/** A script that answers each call with the events. The connection stays open where `isOpen` is set. */
+/** A script that answers each call with the events. With `isOpen`, the connection stays open. */
 export function eventStream(events: readonly unknown[], { isOpen = false } = {}): Script {
   return (_request, response) => {
     startEvents(response);
@@ -118,7 +118,7 @@ export async function readAll<Event>(events: AsyncIterable<Event>): Promise<Even
   return items;
 }
 
-/** The error that the call rejects with; throws where it resolves or rejects with another error. */
+/** The error that the call rejects with. Throws when the call resolves or rejects with another error. */
 export async function failureOf(work: Promise<unknown>): Promise<GatewayError> {
   const error = await work.then(
     () => undefined,

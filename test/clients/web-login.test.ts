@@ -104,7 +104,7 @@ describe('the session of a web login', () => {
   test('ends at its expiry without a call', async () => {
     vi.useFakeTimers();
     const { login, storage } = openPage(me);
-    // Longer than a timer of JavaScript can wait.
+    // 30 days, longer than the 24.8 days that setTimeout can wait.
     storage.setItem(key('session'), sessionOf('th_usr_1', 30 * 86_400_000));
     await login.handle();
     const listener = vi.fn<() => void>();

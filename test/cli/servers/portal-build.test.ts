@@ -1,4 +1,4 @@
-// The build of the portal that a local edition in a checkout starts at the first request of a page.
+// The build of the portal, which a local edition in a checkout starts when a page is first requested.
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
