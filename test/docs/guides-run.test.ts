@@ -1,6 +1,6 @@
-// Runs the samples of the guides against running servers: every block of curl or TypeScript that is
-// no part of an example. A sample succeeds when no answer is an error. The examples that guides
-// show run as programs.
+// Runs the samples of the guides against running servers: every block of curl or TypeScript that is not
+// part of an example. A sample succeeds when no answer is an error. The examples that guides show run as
+// programs.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ const root = path.join(import.meta.dirname, '../..');
 const folder = createSampleFolder();
 
 interface GuideSample {
-  /** Its guide and its place there, such as `credits.md 2`. */
+  /** The guide and the sample's number in it, such as `credits.md 2`. */
   name: string;
   language: string;
   code: string;
@@ -141,7 +141,7 @@ describe('a sample of a guide', () => {
   );
 });
 
-/** The output; rejects when an answer is no success. */
+/** Returns the output; rejects when an answer is not a success. */
 async function runShell(text: string): Promise<string> {
   const { gateway, agents } = servers;
   const env = {
@@ -149,7 +149,7 @@ async function runShell(text: string): Promise<string> {
     AGENT: agents.current.token,
     BASE_URL: gateway.url,
   };
-  // Without it the last call alone would decide.
+  // Without `set -e` only the exit code of the last call would count.
   return runCurl(`set -e\n${text}`, { cwd: folder.path, env });
 }
 

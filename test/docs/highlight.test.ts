@@ -1,5 +1,4 @@
-// The colors of samples: every sample keeps its text, its language is known, and the reader's token
-// has its place.
+// The colors of samples: every sample keeps its text, its language is known, and its token is marked.
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';

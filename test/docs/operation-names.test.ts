@@ -1,4 +1,4 @@
-// The operations that guides name in code, such as `sessions.list`, are those of the contract.
+// Every operation that a guide names in code, such as `sessions.list`, is in the contract.
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';

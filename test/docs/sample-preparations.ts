@@ -1,12 +1,13 @@
-// Preparations that samples need, and the example values that they replace. An unlisted operation
-// needs none. Every call of a preparation creates new data, so samples do not depend on each other.
+// Preparations for the samples of operations, and the example values that they replace. An unlisted
+// operation needs none. Every preparation creates new data, so samples do not depend on each other.
 import { randomUUID } from 'node:crypto';
 import type { AcceptedJob } from '@townhall/gateway';
 import { expect } from 'vitest';
 import { administratorPassword, type SampleServers } from './sample-servers.ts';
 
 /**
- * Texts of the sample and their replacements in this run; `tokens` replaces environment variables.
+ * `replace` has texts of the sample with their replacements in this run, `tokens` replaces environment
+ * variables of the sample.
  */
 export interface Preparation {
   replace?: Readonly<Record<string, string>>;
@@ -28,7 +29,7 @@ const example = {
   verification: 'lgv_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
   deviceCode: 'lgd_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
   appCode: 'lga_4T1mB0nYz7c2q8Xw5kVd9sRj3hPfA6uE1oLxGiQyN0Z',
-  /** Its verifier is the one of the example (RFC 7636, appendix B). */
+  /** Belongs to the code verifier in the contract's example (RFC 7636, appendix B). */
   codeChallenge: 'E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM',
   userCode: 'WDJB-MJHT',
   session: 'ses_01jd6zv0c5e9fsr8m2w4x1k7qa',
@@ -69,7 +70,7 @@ async function register({ gateway, mailbox }: SampleServers) {
   return { email, verification_id, code };
 }
 
-/** Registers a user of the Bureau `shop`; returns the address. */
+/** Registers a user of the Bureau `shop`; returns the e-mail address. */
 export async function newAccount(servers: SampleServers): Promise<string> {
   const { email, verification_id, code } = await register(servers);
   await servers.gateway.guest.accounts.verifyEmail({ verification_id, code });

@@ -82,14 +82,14 @@ export async function runProgram(
 
 export interface SampleFolder {
   path: string;
-  /** What the module prints, one value a line; rejects when the module throws. */
+  /** Returns what the module prints, one value per line; rejects when the module throws. */
   runModule(source: string): Promise<string>;
   remove(): void;
 }
 
 /**
- * A folder below the repository, so that samples resolve the packages that they import: those of
- * the repository, and those of test/ such as the SDKs of providers.
+ * Creates a folder below the repository, so that samples resolve the packages that they import: packages
+ * of the repository, and packages of test/ such as the SDKs of providers.
  */
 export function createSampleFolder(): SampleFolder {
   const root = path.join(import.meta.dirname, '../..');

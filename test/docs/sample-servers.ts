@@ -124,7 +124,7 @@ export async function startSampleServers(): Promise<SampleServers> {
   };
 }
 
-/** What the model of the agents does, by the text of the last message. */
+/** Chooses the model's answer to an agent by the text of the last message. */
 function answerPrompt({ prompt }: StreamRequest): ScriptedAnswer {
   const lastMessage = JSON.stringify(prompt.filter(({ role }) => role !== 'system').at(-1));
   if (lastMessage.includes('Act now')) return calls({ name: 'careful_act', input: {} });

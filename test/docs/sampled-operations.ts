@@ -8,7 +8,7 @@ import { surfaces } from '../../scripts/generate/surfaces.ts';
 export interface SampledOperationEntry {
   surface: string;
   id: string;
-  /** The operation of which this is a further path. */
+  /** The original operation, when this is another path of it. */
   aliasOf: string | undefined;
   samples: readonly CodeSample[];
 }

@@ -1,5 +1,5 @@
-// Runs every code sample of the contract against running servers. A sample succeeds when the answer
-// is a success: curl fails for any other (--fail), the client and urllib throw.
+// Runs every code sample of the contract against running servers. A sample fails when the answer is not a
+// success: curl then exits with an error (--fail-with-body), and the client and urllib throw.
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { sampledOperations } from './sampled-operations.ts';
@@ -33,7 +33,7 @@ describe.each(['curl', 'TypeScript', 'Python'])('the samples for %s', (language)
   const samples = sampledOperations().flatMap((entry) =>
     entry.samples
       .filter(({ label }) => isLabel(language)(label))
-      // The client calls the operation's own path, whose sample runs already.
+      // For an alias the client calls the path of the original, whose sample already runs.
       .filter(() => entry.aliasOf === undefined || language !== 'TypeScript')
       .map(({ label, source }) => [`${entry.surface} ${entry.id} in ${label}`, entry, source] as const),
   );

@@ -1,4 +1,4 @@
-// The search of the portal: forms of words, and words of readers that the guides do not use.
+// The search of the portal: forms of words, and synonyms that readers use but the guides do not.
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import MiniSearch from 'minisearch';
@@ -11,7 +11,7 @@ import { writeSearchIndex } from '../../scripts/docs/search-index.ts';
 const guides = path.join(import.meta.dirname, '../../docs/guides');
 let index: MiniSearch<SearchEntry>;
 
-/** The index of the guides as a browser loads it. */
+// Loads the index of the guides as a browser does.
 beforeAll(() => {
   const entries = readdirSync(guides).flatMap((name) => {
     const page = `guides/${path.basename(name, '.md')}.html`;

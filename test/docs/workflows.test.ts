@@ -1,6 +1,6 @@
 // The workflow documents of openapi/, run by a tool that knows only the contract.
-// test/contract/first-five-minutes.test.ts runs the one for the local edition; these need a payment
-// provider, a mailbox or a model that calls a tool.
+// test/contract/first-five-minutes.test.ts runs the workflow for the local edition; the workflows here need
+// a payment provider, a mailbox or a model that calls a tool.
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
@@ -83,7 +83,7 @@ describe('the workflow documents', () => {
   );
 });
 
-/** Returns what Redocly prints, also when the workflow fails. */
+/** Returns what Redocly prints, even if the workflow fails. */
 async function runWorkflow(file: string, inputs: Inputs): Promise<string> {
   const redocly = path.join(root, 'node_modules/@redocly/cli/bin/cli.js');
   const args = [

@@ -40,7 +40,7 @@ async function generate({ surface, language, file, options = [] }: Generation): 
   const document = JSON.parse(readFileSync(bundle, 'utf8')) as Document;
   const schemas = path.join(folder, `${surface}-${language}.json`);
   mkdirSync(path.dirname(file), { recursive: true });
-  // Python's own library parses no dates.
+  // Without `format`, the generated Python needs no package that parses dates.
   writeComponentSchemas(document, types[surface], {
     file: schemas,
     leaveOut: language === 'python' ? ['format'] : [],

@@ -25,7 +25,7 @@ export function writeComponentSchemas(
       openNames.push(reference);
   }
   // For Go, quicktype declares no type for a definition that is null or a union of scalars. So only
-  // objects are top-level definitions; quicktype reaches the others by references.
+  // objects are top-level definitions; quicktype reaches the other schemas through references.
   const isObject = (name: string) => (schemas[name] as { type?: unknown }).type === 'object';
   const [objectSchemas, otherSchemas] = [true, false].map((expected) =>
     Object.fromEntries(

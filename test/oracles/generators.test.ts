@@ -17,7 +17,7 @@ const surfaces = ['gateway', 'agent'];
 
 const bundleOf = (surface: string) => path.join(root, 'src/contract', surface, 'bundle.json');
 
-/** An empty folder inside the tool's, so that generated code finds the packages that it imports. */
+/** An empty folder inside the tool's folder, so that generated code finds the packages that it imports. */
 function outputFolder(tool: ToolName, name: string): string {
   const folder = path.join(installTool(tool), 'generated', name);
   rmSync(folder, { recursive: true, force: true });
@@ -81,8 +81,9 @@ async function generateFile(
 }
 
 /**
- * orval writes an object of constants as a value, and an open one as a value that
- * does not compile. An object without the keyword is open too.
+ * For an object whose members are all constants, orval generates a value, which does not compile if the
+ * object is open. Removes the keyword `additionalProperties: true` from such objects, which does not change
+ * their meaning: an object is open by default.
  */
 function withoutOpenConstants(file: string): unknown {
   return JSON.parse(readFileSync(file, 'utf8'), (_name, value: unknown) => {

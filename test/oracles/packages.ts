@@ -35,11 +35,12 @@ export type ToolName = keyof typeof toolPackages;
 /** The folder with the tool's node_modules; throws when npm cannot install it. */
 export function installTool(name: ToolName): string {
   const dependencies = toolPackages[name];
-  // The versions are part of the folder's name, so a new version is installed anew.
+  // The versions are part of the folder's name, so a new version gets a new folder.
   const target = path.join(folder, `${name}-${Object.values(dependencies).join('-')}`);
   if (existsSync(target)) return target;
   mkdirSync(folder, { recursive: true });
-  // Two test files may install it at once; each uses a folder of its own and then renames it to the target.
+  // Two test files may install a tool at the same time: each installs into its own folder, and the first to
+  // rename its folder wins.
   const staging = mkdtempSync(path.join(folder, '.staging-'));
   writeFileSync(
     path.join(staging, 'package.json'),

@@ -45,7 +45,7 @@ async function startProxy(tool: string, surface: string): Promise<string> {
   );
   processes.push(child);
   const url = `http://127.0.0.1:${port}`;
-  // It has no ready signal that another process could wait for.
+  // Prism has no ready signal that another process could wait for.
   await until(() => answers(`${url}/health`), `Prism listens at ${url}`, startMs);
   return url;
 }

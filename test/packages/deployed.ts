@@ -1,5 +1,5 @@
-// The life of a project with the published command only: created in an empty folder, deployed,
-// broken, mended, rolled back and stopped.
+// The life of a project with nothing but the published command: created in an empty folder, deployed,
+// broken, repaired, rolled back and stopped.
 import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -90,7 +90,7 @@ function projectOf({ command: [program, ...leadingWords], home, env }: Operator)
         },
       );
     },
-    // A new connection each: an open one may still lead to the previous version.
+    // Each request uses a new connection, since an open connection may still lead to the previous version.
     get: async (route) =>
       (await fetch(`${project.url}${route}`, { headers: { connection: 'close' } })).json(),
     packageVersion: () =>

@@ -117,7 +117,7 @@ export interface StartedProgram {
   screen(): string;
 }
 
-/** Starts a program in a folder; of the environment it gets only PATH, with `node` first in it. */
+/** Starts a program in a folder. Its environment has `env`, HOME, and a PATH with `node` first in it. */
 export function start(
   command: string,
   args: readonly string[],

@@ -1,5 +1,5 @@
-// The published packages work without the repository: server and both clients from their tarballs,
-// on the Node versions that they name.
+// The published packages work without the repository: the server and the clients are installed from their
+// tarballs, on the Node versions that they support.
 import { execFile } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
@@ -57,7 +57,7 @@ describe.each([22, 24])('the packages on Node %i', (major) => {
           refusal: 'model_not_found',
         });
       } finally {
-        // npx itself ends by the signal; the command that it ran must exit normally.
+        // The signal may end npx itself; the command that it ran must stop normally.
         expect([0, 130, 'SIGINT']).toContain(await server.stop());
         expect(server.screen()).toMatch(/Stopping …/);
       }
