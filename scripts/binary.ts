@@ -106,7 +106,8 @@ async function collectAssets(
     'THIRD-PARTY.txt',
     write(staging, 'THIRD-PARTY.txt', thirdPartyNotice(root, packages, { hasNode: true })),
   );
-  // The encoder is bundled into its thread; its name in the list says so.
+  // The encoder is bundled into its thread and has no file. Its name in the list tells the program that it
+  // is present.
   const names = [
     ...assets.keys(),
     ...(packages.has('h264-mp4-encoder') ? ['packages/h264-mp4-encoder'] : []),
