@@ -3,7 +3,7 @@
 // project.
 import { createReadStream, existsSync } from 'node:fs';
 import { stat, watch } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 import {
   cityFolder,
   openProject,
@@ -15,6 +15,7 @@ import {
 import type { CityFolder, Survey } from '../../deploy/index.ts';
 import { inspectProject } from '../../gateway/compose.ts';
 import { systemClock } from '../../kernel/clock.ts';
+import { isMissing } from '../../kernel/file-errors.ts';
 import { ownRunner } from '../city/environment.ts';
 import { deployOptions, planOf, readTimeoutMs } from '../city/plan.ts';
 import { runSupervisor } from '../city/run-supervisor.ts';
@@ -196,8 +197,12 @@ async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>)
   if (!existsSync(logFile)) throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
   let offset = await printFrom(logFile, 0, context);
   if (!options.follow) return 0;
-  for await (const _change of watch(logFile)) {
-    const { size } = await stat(logFile);
+  // Watch the folder: a watch of the file would end with its first rotation, which renames the file.
+  for await (const { filename } of watch(dirname(logFile))) {
+    if (filename !== basename(logFile)) continue;
+    const size = await sizeOf(logFile);
+    // In the middle of a rotation there is no file; its creation is the next change.
+    if (size === undefined) continue;
     // The file was rotated.
     if (size < offset) offset = 0;
     offset = await printFrom(logFile, offset, context);
@@ -208,6 +213,16 @@ async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>)
 
 /** Prints the complete lines from an offset and returns the offset after the last complete line. */
 async function printFrom(
+/** Undefined when the file does not exist. */
+async function sizeOf(path: string): Promise<number | undefined> {
+  try {
+    return (await stat(path)).size;
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+}
+
   path: string,
   start: number,
   { print, isOutputOpen }: CommandContext,
