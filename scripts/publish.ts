@@ -37,7 +37,7 @@ function missingInManifest(file: string, { repository, homepage, bugs }: Json): 
   const packageFolder = path.dirname(file);
   return [
     ...(isAddress(url) ? [] : [`${file}: "repository.url", the public address of the repository`]),
-    // npm's provenance compares the address with the one that the build ran in.
+    // npm's provenance compares the address with the repository that the build ran in.
     ...(isAddress(url) && packageFolder !== '.' && directory !== packageFolder
       ? [`${file}: "repository.directory" must be "${packageFolder}"`]
       : []),

@@ -1,7 +1,6 @@
-// Requires that an operation lists the errors which every operation can give: 500 and some
-// 4xx; 401 and the 403 of a paused Bureau where it reads a credential; 400 where it requires
-// one; and at the gateway the 429 of the rate limits. `default` and ranges are refused, since
-// handlers are typed by number.
+// Requires that an operation lists the errors of shared code: 500 and some 4xx; 401 and the 403 of a
+// paused Bureau if it reads a credential; 400 if it requires one; and at the gateway the 429 of the rate
+// limits. `default` and ranges are refused, since handlers are typed by number.
 
 export function errorResponses() {
   return {

@@ -104,8 +104,8 @@ function createMarked(options: MarkdownOptions, headings: Heading[]): Marked {
 }
 
 /**
- * The address of a link within the portal. A link without a page stays as it is, and
- * is reported as broken later.
+ * The address of a link within the portal. A link without a page stays unchanged, and is reported as broken
+ * later.
  */
 function portalLink(href: string, { source, page, pageOf }: MarkdownOptions): string {
   if (/^[a-z][a-z0-9+.-]*:/i.test(href) || href.startsWith('#')) return href;

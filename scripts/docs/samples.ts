@@ -1,5 +1,5 @@
-// Code samples come from examples/, where they are whole programs that are typechecked and run by
-// tests. A guide shows a piece of one under a marker; these functions compare and update the piece:
+// Code samples come from examples/, whose programs are type-checked and run by tests. A guide shows a part
+// of a program under a marker; these functions compare and update that part:
 //
 //   <!-- example: first-five-minutes.ts#stream -->   before a fenced block: the region `stream` of that file
 //   <!-- example: openai-client.ts -->               the whole file

@@ -1,6 +1,5 @@
-// The listed error codes that no test observes in an answer of its own process, each with its
-// reason. A reason that begins with "Raced" is for a code that depends on timing, so that a run may
-// see it.
+// The listed error codes that no test observes in an answer of a server in its own process, each with the
+// reason. A reason that begins with "Raced" is for a code that depends on timing, so a run may observe it.
 
 const page = 'The answer is a page; test/gateway/accounts reads its text and the address of its redirect.';
 const raceReason = 'Only where an administrator blocks the user between two requests of one login.';

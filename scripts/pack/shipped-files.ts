@@ -1,6 +1,6 @@
-// Data files that are part of the program, in the package and in the executable, by their path in
-// the repository. Code reads those of src through src/kernel/assets.ts; their folders are listed
-// here.
+// The data files that are part of the program, in the package and in the executable, by their path in the
+// repository. Code below src reads them through src/kernel/assets.ts. A new folder of data files must be
+// added here.
 
 import { existsSync } from 'node:fs';
 import path from 'node:path';

@@ -1,4 +1,4 @@
-// Finds pg_dump and pg_restore, and the environment variables by which they find a database.
+// How pg_dump and pg_restore are found, and the environment variables with which they find a database.
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

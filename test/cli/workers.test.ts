@@ -91,7 +91,7 @@ async function makeCustomer(credits: number): Promise<string> {
   return user.user_token;
 }
 
-/** Posts over a connection of its own. */
+/** Sends a POST request over a new connection. */
 async function post(path: string, token: string, body: object): Promise<Response> {
   const headers = {
     authorization: `Bearer ${token}`,

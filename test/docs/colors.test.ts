@@ -60,7 +60,7 @@ describe.each(schemes)('the %s colors of the portal', (scheme) => {
   test('have readable names of methods', () => {
     const pairs = [...methods.matchAll(/--method: light-dark\((#\w+), (#\w+)\)/g)];
     expect(pairs.length).toBe(4);
-    // Behind the name is 13 % of its own color.
+    // The background of the name is 13 % of the name's own color over the page's ground.
     for (const [, light = '', dark = ''] of pairs) {
       const text = scheme === 'light' ? light : dark;
       const mix = [1, 3, 5].map((at) => {

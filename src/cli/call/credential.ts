@@ -31,8 +31,8 @@ const tokenVariables: Readonly<Record<Identity, string>> = {
 };
 
 /**
- * The identities whose credentials are tried, in this order: the user's comes first where the operation
- * accepts it, else last.
+ * The identities whose credentials are tried, in this order: the user's comes first if the operation
+ * accepts it, otherwise last.
  */
 function callersOf({ credentials }: CallableOperation): Identity[] {
   const otherCallers = credentials.flatMap((scheme) => callerOfScheme[scheme] ?? []);

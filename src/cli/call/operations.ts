@@ -162,7 +162,7 @@ function targetOf(document: object, reference: string): unknown {
     );
 }
 
-// Members of all alternatives are accepted; a member is required only where every alternative
+// Members of all alternatives are accepted; a member is required only if every alternative
 // requires it. The server validates the combination.
 function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
   const schema = resolve(reference);

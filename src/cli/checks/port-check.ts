@@ -3,7 +3,7 @@ import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { fail, ok, type Finding } from './finding.ts';
 
-/** A port that a Townhall server holds is fine, since the doctor may run beside it. */
+/** A port that a Townhall server holds is fine, since the doctor may run while that server runs. */
 export async function checkPort(
   name: string,
   { host, port, setting }: { host: string; port: number; setting: string },

@@ -95,7 +95,7 @@ async function readOperationIds(): Promise<ReadonlyMap<string, readonly string[]
   return new Map(await Promise.all(lists));
 }
 
-/** Refuses --jq before the call where there is no JSON to filter, since the call may cost credits. */
+/** Refuses --jq for an answer that is not JSON. It does so before the call, which may cost credits. */
 function requireJsonAnswer({ operationId, binaryTypes }: CallableOperation, outputFile: string | undefined) {
   if (outputFile !== undefined)
     throw new SettingError('--output writes the answer as it is; redirect the output of --jq instead.');

@@ -113,7 +113,7 @@ async function findTarget(options: DbOptions, context: CommandContext): Promise<
   const location = agentDatabase(
     readAgentData({ 'data-dir': dataDir, 'database-url': databaseUrl }, context.env),
   );
-  // An agent's database contains secrets of a gateway only where the two share one PostgreSQL.
+  // An agent's database contains a gateway's secrets only if the two share one PostgreSQL.
   return {
     location,
     checkKey: (survey) =>

@@ -1,4 +1,4 @@
-// `townhall init NAME`: creates a project that deploys as it is, or a plugin with a test.
+// `townhall init NAME`: creates a project that can be deployed at once, or a plugin with a test.
 import { makePlugin, makeProject } from '../../deploy/index.ts';
 import { action, jsonOption, type Command } from '../command-line/command.ts';
 

@@ -62,7 +62,7 @@ function checkProviders(config: GatewayConfig, { env }: CommandContext): Promise
     const checkWith = (gatewayConfig: GatewayConfig) =>
       withGateway(gatewayConfig, { env, logLevel: 'silent' }, (gateway) => gateway.checkProviders());
     if (hasDatabase(location)) return checkWith(config);
-    // Before the first start there are no stored keys; a temporary database leaves nothing behind.
+    // Before the first start there are no stored keys. A temporary database avoids creating the real one.
     const folder = await mkdtemp(join(tmpdir(), 'townhall-models-'));
     try {
       return await checkWith({ ...config, databasePath: folder });

@@ -52,8 +52,8 @@ export interface IdleOptions {
  * Starts V8's memory saver in a server that listens. While the event loop is idle, V8's memory
  * saver collects the heaps of all threads, the embedded database's too, and returns their pages;
  * this shrinks the young generation. Under load its collections would cost 0.3 ms of processor time
- * a call, and those of so small a young generation another 0.1 ms, so a busy moment switches it off
- * and lets the young generation grow to `enoughYoungBytes`.
+ * per call, and collections of such a small young generation another 0.1 ms. So a busy moment
+ * switches it off and lets the young generation grow to `enoughYoungBytes`.
  */
 export function saveMemoryWhileIdle({
   growsWhileBusy = true,

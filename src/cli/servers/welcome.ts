@@ -16,7 +16,7 @@ export interface Welcome {
   agentTokenFile: string;
   /** The administrator's credentials; only the start that created them has them. */
   administrator: { adminId: string; password: string } | undefined;
-  /** How the agent runs commands; `off` where there is no sandbox. */
+  /** How the agent runs commands; `off` when there is no sandbox. */
   shell: 'sandboxed' | 'unsafe' | 'off';
   /** How to run `townhall` here. */
   program: string;
@@ -26,7 +26,7 @@ export interface Welcome {
 
 const noticeWidth = 77;
 
-/** The lines of the screen. Colours appear only where standard output is a terminal that has them. */
+/** The lines of the screen. Colours appear only if standard output is a terminal that supports them. */
 export function welcome(screen: Welcome): string[] {
   const { gatewayUrl, agentUrl, consoleUrl, userTokenFile, notice } = screen;
   const keys = screen.isInteractive ? 'Enter shows a new console link, Ctrl-C ends it.' : 'Ctrl-C ends it.';

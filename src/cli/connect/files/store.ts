@@ -10,7 +10,7 @@ import { applyEdit, revertEdit, type FileEdit, type JsonChange } from './file-ed
 interface FileRecord {
   path: string;
   kind: FileEdit['kind'];
-  /** The former content in base64; null where the file did not exist. */
+  /** The former content in base64; null if the file did not exist. */
   former: string | null;
   /** SHA-256 of the written text, which tells whether the file has changed since. */
   digest: string;
