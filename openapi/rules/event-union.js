@@ -14,10 +14,10 @@ export function eventUnion() {
         const location = ctx.location.child(['responses', status]);
         const report = (message) => ctx.report({ message: `${operation.operationId}: ${message}`, location });
         if (typeof media.schema?.$ref !== 'string')
-          report('what the stream carries has no schema in a file of its own.');
+          report('the events of the stream have no schema in a file of their own.');
         const payload = follow(ctx, media.schema, response.location);
         if (payload.node.oneOf === undefined && payload.node['x-foreign'] !== true)
-          report('what the stream carries is neither a oneOf nor marked x-foreign.');
+          report('the schema of the events is neither a oneOf nor marked x-foreign.');
         if (payload.node.oneOf !== undefined) checkTags(ctx, membersOf(ctx, payload), report);
       }
     },

@@ -9,14 +9,14 @@ export function ownSecurity() {
       schemes = root.components?.securitySchemes ?? {};
       if (root.security !== undefined)
         ctx.report({
-          message: 'The document has no security of its own; each operation says it.',
+          message: 'The document must not declare security; each operation declares its own.',
           location: ctx.location.child(['security']),
         });
     },
     Operation(operation, ctx) {
       if (!Array.isArray(operation.security)) {
         ctx.report({
-          message: `${operation.operationId} has no security of its own; an empty list means that anyone may call it.`,
+          message: `${operation.operationId} must declare its security; an empty list means that anyone may call it.`,
           location: ctx.location.key(),
         });
         return;

@@ -14,7 +14,7 @@ export function sharedTypes() {
     const type = types[name];
     if (type === undefined || refersTo(schema, type)) return;
     ctx.report({
-      message: `\`${name}\` refers to the shared schema ${type}.yaml.`,
+      message: `\`${name}\` must refer to the shared schema ${type}.yaml.`,
       location: ctx.location.child(place),
     });
   };

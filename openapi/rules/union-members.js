@@ -18,9 +18,10 @@ export function unionMembers() {
 function checkUnion(schema, keyword, ctx) {
   const report = (message, at = [keyword]) => ctx.report({ message, location: ctx.location.child(at) });
   if (schema.type !== undefined)
-    report(`\`type\` beside \`${keyword}\` is read differently by each generator; the members say it.`, [
-      'type',
-    ]);
+    report(
+      `\`type\` beside \`${keyword}\` is read differently by each generator; declare it in the members.`,
+      ['type'],
+    );
   for (const [index, member] of schema[keyword].entries()) {
     if (member.$ref === undefined && !isScalarOrList(member))
       report(`Member ${index + 1} of the union is an object without a name; give it a file of its own.`, [

@@ -345,7 +345,7 @@ describe('townhall/own-security', () => {
   refuses(
     'refuses a default for the whole document',
     rule,
-    /no security of its own; each operation/,
+    /must not declare security; each operation/,
     'security-default',
     change(goodFiles(), document, ['security'], [{ adminSession: [] }]),
   );
@@ -474,7 +474,7 @@ describe('townhall/event-union', () => {
   refuses(
     'refuses a schema without a file',
     rule,
-    /no schema in a file of its own/,
+    /no schema in a file of their own/,
     'events-inline',
     change(goodFiles(), events, ['get', 'responses', '200', 'content', 'text/event-stream', 'schema'], {
       type: 'object',
@@ -807,7 +807,7 @@ describe('townhall/shared-types', () => {
   refuses(
     'refuses an id with a type of its own',
     'townhall/shared-types',
-    /`user_id` refers to the shared schema UserId.yaml/,
+    /`user_id` must refer to the shared schema UserId.yaml/,
     'shared-own',
     change(goodFiles(), `${schemas}/PauseRequest.yaml`, ['properties', 'user_id'], {
       type: 'string',
