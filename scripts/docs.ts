@@ -82,7 +82,7 @@ function publish(output: string, files: PortalFiles): void {
   for (const [name, text] of files) {
     const externalAssets = typeof text === 'string' && name.endsWith('.html') ? findExternalAssets(text) : [];
     if (externalAssets.length > 0)
-      throw new Error(`${name} would ask another host for ${externalAssets.join(', ')}`);
+      throw new Error(`${name} would load ${externalAssets.join(', ')} from another host`);
   }
   for (const [name, text] of files) {
     mkdirSync(path.dirname(path.join(output, name)), { recursive: true });

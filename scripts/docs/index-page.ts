@@ -36,7 +36,7 @@ const tasks: readonly { page: string; title: string }[] = [
   { page: 'guides/web-login-in-react.html', title: 'Log users in from React' },
   { page: 'guides/agent-in-a-product.html', title: 'Put an agent into your product' },
   { page: 'guides/connect.html', title: 'Connect a coding agent' },
-  { page: 'guides/from-litellm.html', title: 'Come from LiteLLM' },
+  { page: 'guides/from-litellm.html', title: 'Move from LiteLLM' },
   { page: 'guides/production-checklist.html', title: 'Go to production' },
   { page: 'guides/upgrade.html', title: 'Upgrade' },
 ];

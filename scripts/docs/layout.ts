@@ -169,7 +169,7 @@ function writeFooter({ previous, next, markdown }: PageFooter, linkTo: LinkTo): 
     const text = `<span class="quiet">${word}</span> ${escapeHtml(link.title)}`;
     return `<a class="${name}" href="${linkTo(link.page)}">${text}</a>`;
   };
-  const steps = `${step(previous, 'previous', 'Before')}${step(next, 'next', 'Next')}`;
+  const steps = `${step(previous, 'previous', 'Previous')}${step(next, 'next', 'Next')}`;
   const source = markdown === undefined ? '' : `<a href="${linkTo(markdown)}">This page as Markdown</a> · `;
   const neighbors = steps === '' ? '' : `<nav class="steps" aria-label="Neighbouring pages">${steps}</nav>\n`;
   const list = `<a href="${linkTo('llms.txt')}">llms.txt</a>`;

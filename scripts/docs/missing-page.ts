@@ -6,7 +6,7 @@ import { writePage } from './layout.ts';
 export const missingPage = '404.html';
 
 const body = `<h1>There is no page here</h1>
-<p>The address may be of another version. Search above, or begin with one of these:</p>
+<p>The address may belong to another version. Search above, or begin with one of these pages:</p>
 <ul>
 <li><a href="index.html">All guides</a></li>
 <li><a href="operations/index.html">All operations</a></li>

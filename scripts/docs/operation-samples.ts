@@ -50,7 +50,7 @@ export function highlightSample({ lang, source }: CodeSample): string {
   const isMarked = markedHtml.includes('data-quote');
   if (/TOWNHALL_\w*TOKEN/.test(source) && !isMarked)
     throw new Error(
-      `the token of a sample in ${lang} has another form than its pattern in tokenMarks; ` +
+      `the token of a sample in ${lang} does not match the pattern in tokenMarks; ` +
         `change one of them:\n${source}`,
     );
   return markedHtml;
@@ -79,12 +79,12 @@ const tokenPlaces: Readonly<Record<string, string>> = {
   TOWNHALL_AGENT_TOKEN: 'The agent has one in <code>data/agent/agent.token</code>.',
 };
 
-/** For fields of tokens, addresses and JSON. */
-const plainText = 'autocomplete="off" spellcheck="false"';
+/** The attributes of fields for tokens, addresses and JSON. */
+const plainTextAttributes = 'autocomplete="off" spellcheck="false"';
 
 function tokenField(variable: string): string {
   return `<div class="token"><label for="token">Your token</label>
-<input id="token" type="text" placeholder="$${variable}" ${plainText} aria-describedby="token-place">
+<input id="token" type="text" placeholder="$${variable}" ${plainTextAttributes} aria-describedby="token-place">
 <p class="quiet" id="token-place">${tokenPlaces[variable] ?? ''} It is written into the samples, stays in the
 memory of this page and is sent only when you press Send.</p></div>`;
 }
@@ -105,13 +105,13 @@ function writeRequestForm({
   const isAgent = surface.name !== 'gateway';
   const server = isAgent
     ? `<label for="try-server">Agent</label>
-<input id="try-server" type="url" value="${escapeHtml(baseUrl)}" ${plainText} aria-describedby="try-note">
+<input id="try-server" type="url" value="${escapeHtml(baseUrl)}" ${plainTextAttributes} aria-describedby="try-note">
 <p class="quiet" id="try-note">An agent accepts requests of pages that
 <code>AGENT_ALLOW_ORIGIN</code> names.</p>`
     : '';
   const headerText = escapeHtml(JSON.stringify({ ...headers, ...choice.headers }));
   const methodLabel = `<span class="method ${method.toLowerCase()}">${method}</span>`;
-  const targetField = `<input id="try-target" type="text" value="${escapeHtml(target)}" ${plainText}>`;
+  const targetField = `<input id="try-target" type="text" value="${escapeHtml(target)}" ${plainTextAttributes}>`;
   return `<form class="try" hidden data-method="${method}" data-headers="${headerText}">
 <h2 id="try-it">Try it</h2>
 ${server}
@@ -128,5 +128,5 @@ function writeBodyField(body: Json): string {
   const text = JSON.stringify(body, null, 2);
   const rows = Math.min(14, text.split('\n').length);
   return `<label for="try-body">Body</label>
-<textarea id="try-body" rows="${rows}" ${plainText}>${escapeHtml(text)}</textarea>`;
+<textarea id="try-body" rows="${rows}" ${plainTextAttributes}>${escapeHtml(text)}</textarea>`;
 }

@@ -54,5 +54,5 @@ export function readPictureSize(bytes: Uint8Array): { width: number; height: num
     const size = (offset: number) => 1 + view.getUint16(offset, true) + (view.getUint8(offset + 2) << 16);
     return { width: size(24), height: size(27) };
   }
-  throw new Error('a picture is no lossy WebP');
+  throw new Error('a picture is not a lossy WebP file');
 }

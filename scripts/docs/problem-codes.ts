@@ -30,7 +30,7 @@ export function writeProblemCodes(documents: readonly Document[]): string {
     | undefined;
   if (schema === undefined) throw new Error('no document has the list of problem codes');
   const texts = schema['x-codes'] ?? {};
-  const undocumentedCodes = schema.enum.filter((code) => !isWhole(texts[code]));
+  const undocumentedCodes = schema.enum.filter((code) => !isComplete(texts[code]));
   if (undocumentedCodes.length > 0)
     throw new Error(
       `these error codes have no text under x-codes in ${sourceFile}: ${undocumentedCodes.join(', ')}`,
@@ -58,7 +58,7 @@ function rankOf(status: number): number {
   return status === okStatus ? Infinity : status;
 }
 
-function isWhole(text: CodeText | undefined): boolean {
+function isComplete(text: CodeText | undefined): boolean {
   return text !== undefined && text.status.length > 0 && text.means.trim() !== '' && text.do.trim() !== '';
 }
 

@@ -28,9 +28,7 @@ export function checkSamples(markdown: string, examples: string): SampleMismatch
       if (expected !== current)
         mismatches.push({
           line: lineAt(match.index),
-          message:
-            `the sample is not what ${placeOf(file, region)} says; ` +
-            '"npm run docs -- --update" writes it anew',
+          message: `the sample differs from ${placeOf(file, region)}; "npm run docs -- --update" rewrites it`,
         });
     } catch (error) {
       mismatches.push({ line: lineAt(match.index), message: (error as Error).message });
@@ -41,7 +39,7 @@ export function checkSamples(markdown: string, examples: string): SampleMismatch
     if (!places.has(index))
       mismatches.push({
         line: lineAt(index),
-        message: 'a marker of an example stands right before a fenced block',
+        message: 'the marker of an example must be on the line before a fenced block',
       });
   return mismatches;
 }

@@ -45,7 +45,7 @@ describe('the build of the portal', { timeout: 400_000 }, () => {
       text.replace('/health', '/wealth'),
     );
     expect(stderr).toMatch(
-      /docs\/guides\/first-five-minutes\.md:\d+: the sample is not what first-five-minutes\.sh#health says/,
+      /docs\/guides\/first-five-minutes\.md:\d+: the sample differs from first-five-minutes\.sh#health/,
     );
     expect(code).toBe(1);
   });
@@ -76,7 +76,7 @@ describe('a sample of a guide', () => {
     [
       'without a fenced block',
       '<!-- example: first-five-minutes.ts -->\nwords',
-      /right before a fenced block/,
+      /on the line before a fenced block/,
     ],
   ])('is refused %s', (_title, markdown, message) => {
     expect(checkSamples(markdown, examples)).toEqual([{ line: 1, message: expect.stringMatching(message) }]);

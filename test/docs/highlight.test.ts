@@ -71,8 +71,8 @@ describe('a sample of an operation', () => {
     }
   });
 
-  test('is refused with a token of another form', () => {
+  test('is refused when its token cannot be marked', () => {
     const sample = { lang: 'Python', label: 'Python', source: 'print(os.getenv("TOWNHALL_TOKEN"))' };
-    expect(() => highlightSample(sample)).toThrow(/the token of a sample in Python has another form/);
+    expect(() => highlightSample(sample)).toThrow(/the token of a sample in Python does not match/);
   });
 });

@@ -37,7 +37,7 @@ const links = surfaces.flatMap(({ name: surface }) => {
 });
 
 describe('the links of the contract', () => {
-  test('include those of jobs, checkouts, logins and prompts', () => {
+  test('include links of jobs, checkouts, logins and prompts', () => {
     const places = links.map(({ place }) => place);
     expect(places).toEqual(
       expect.arrayContaining([

@@ -32,7 +32,7 @@ describe('membersOf', () => {
     ]);
   });
 
-  test('leaves out bounds at the end of the safe integers', () => {
+  test('leaves out the bounds of the safe integers', () => {
     const seed = { type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
     expect(membersOf(document, { properties: { seed } })).toMatchObject([{ name: 'seed', type: 'integer' }]);
   });

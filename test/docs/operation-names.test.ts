@@ -17,7 +17,7 @@ const services = [...new Set([...ids].map((id) => id.split('.')[0]))].join('|');
 // A call of the OpenAI client, and two actions of the audit log.
 const otherNames = ['chat.completions', 'payments.accepted', 'payments.quarantined'];
 
-test('guides name operations of the contract', () => {
+test('guides name only operations of the contract', () => {
   const names = readdirSync(path.join(root, 'docs/guides')).flatMap((guide) =>
     Array.from(
       readFileSync(path.join(root, 'docs/guides', guide), 'utf8').matchAll(
@@ -27,6 +27,6 @@ test('guides name operations of the contract', () => {
     ),
   );
   expect(names.length).toBeGreaterThan(20);
-  const unknown = names.filter(({ name }) => !ids.has(name) && !otherNames.includes(name));
-  expect(unknown).toEqual([]);
+  const unknownNames = names.filter(({ name }) => !ids.has(name) && !otherNames.includes(name));
+  expect(unknownNames).toEqual([]);
 });

@@ -23,7 +23,7 @@ const samples = operations.flatMap(({ surface, id, samples: all }) =>
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('x-codeSamples', () => {
-  test('cover each operation but the pages and webhooks', () => {
+  test('cover each operation except the listed ones', () => {
     const incompleteOperations = operations.filter(
       ({ samples: all }) =>
         !['curl', 'TypeScript', 'Python'].every((label) => all.some((sample) => sample.label === label)),

@@ -75,7 +75,7 @@ describe('stem', () => {
     ['bureau', 'bureaus'],
     ['cor', 'cors'],
     ['price', 'prices', 'pricing'],
-  ])('is one for %s and its forms', (word, ...forms) => {
+  ])('is the same for %s and its forms', (word, ...forms) => {
     expect(forms.map(stem)).toEqual(forms.map(() => stem(word)));
   });
 

@@ -28,7 +28,7 @@ function loadIndex(): Promise<MiniSearch<SearchEntry>> {
     script.addEventListener('load', () =>
       resolve(MiniSearch.loadJSON<SearchEntry>(globalThis.townhallSearch ?? '', searchOptions)),
     );
-    script.addEventListener('error', () => reject(new Error('The index of the search is not there.')));
+    script.addEventListener('error', () => reject(new Error('The search index cannot be loaded.')));
     document.head.append(script);
   });
   return loadingSearch;
@@ -40,10 +40,7 @@ async function search(): Promise<void> {
   const index = await loadIndex();
   // The text may have changed while the index was loading.
   if (words !== field.value.trim()) return;
-  const everyWord = words === '' ? [] : index.search(words);
-  const matches = (
-    everyWord.length > 0 || words === '' ? everyWord : index.search(words, { combineWith: 'OR' })
-  ).slice(0, 12);
+  const matches = findMatches(index, words);
   selectedIndex = matches.length > 0 ? 0 : -1;
   list.replaceChildren(
     ...matches.map((match, position) => resultItem(match as unknown as SearchEntry, position)),
@@ -53,6 +50,15 @@ async function search(): Promise<void> {
   }
   show(words !== '');
   choose(selectedIndex);
+}
+
+/** Entries that match all words. If there is none, entries that match any of the words. */
+function findMatches(index: MiniSearch<SearchEntry>, words: string) {
+  if (words === '') return [];
+  const matchesOfAllWords = index.search(words);
+  const matches =
+    matchesOfAllWords.length > 0 ? matchesOfAllWords : index.search(words, { combineWith: 'OR' });
+  return matches.slice(0, 12);
 }
 
 function resultItem({ address, title, page, excerpt }: SearchEntry, position: number): HTMLLIElement {
