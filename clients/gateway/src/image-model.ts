@@ -4,6 +4,7 @@
 import { sleep } from '../../shared/src/sleep.ts';
 import { GatewayError } from './errors.ts';
 import type {
+  AcceptedJob,
   CanceledImageJob,
   CreateImageRequest,
   FailedImageJob,
@@ -17,29 +18,7 @@ import type { ImageModelV3, ImageModelV3CallOptions } from '@ai-sdk/provider';
 const maxImages = 10;
 
 export function createImageModel(modelId: string, route: MediaRoute): ImageModelV3 {
-  const url = `${route.baseUrl}/v1/ai/image/create`;
-
-  async function waitForImages(
-    jobId: string,
-    pollAfterMs: number,
-    options: ImageModelV3CallOptions,
-  ): Promise<SucceededImageJob | FailedImageJob | CanceledImageJob> {
-    const { abortSignal } = options;
-    try {
-      for (let waitMs = pollAfterMs; ;) {
-        await sleep(waitMs, abortSignal);
-        const job = await callForSdk(options, {}, url, (call) => route.getImage({ job_id: jobId }, call));
-        if (job.status !== 'queued' && job.status !== 'running') return job;
-        waitMs = job.poll_after_ms;
-      }
-    } catch (error) {
-      // Cancel the job: its images would be charged although the caller no longer waits for them. If
-      // this fails, the job ends at its deadline.
-      if (abortSignal?.aborted) await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
-      throw error;
-    }
-  }
-
+  const url = urlOf(route);
   return {
     specificationVersion: 'v3',
     provider: 'townhall',
@@ -50,7 +29,7 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
       const { options: providerOptions, warnings } = readOptions(options);
       const request = writeRequest(modelId, options, providerOptions);
       const submission = await callForSdk(options, request, url, (call) => route.createImage(request, call));
-      const job = await waitForImages(submission.job_id, Math.min(submission.poll_after_ms, 500), options);
+      const job = await waitForImages(submission, options, route);
       if (job.status !== 'succeeded') throw jobFailure(job);
       const images = await Promise.all(
         job.images.map((image) =>
@@ -70,13 +49,42 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
   };
 }
 
+function urlOf({ baseUrl }: MediaRoute): string {
+  return `${baseUrl}/v1/ai/image/create`;
+}
+
+const maxFirstPollMs = 500;
+
+async function waitForImages(
+  { job_id: jobId, poll_after_ms: pollAfterMs }: AcceptedJob,
+  options: ImageModelV3CallOptions,
+  route: MediaRoute,
+): Promise<SucceededImageJob | FailedImageJob | CanceledImageJob> {
+  const { abortSignal } = options;
+  try {
+    for (let waitMs = Math.min(pollAfterMs, maxFirstPollMs); ;) {
+      await sleep(waitMs, abortSignal);
+      const job = await callForSdk(options, {}, urlOf(route), (call) =>
+        route.getImage({ job_id: jobId }, call),
+      );
+      if (job.status !== 'queued' && job.status !== 'running') return job;
+      waitMs = job.poll_after_ms;
+    }
+  } catch (error) {
+    // Cancel the job: its images would be charged although the caller no longer waits for them. If this
+    // fails, the job ends at its deadline.
+    if (abortSignal?.aborted) await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
+    throw error;
+  }
+}
+
 function writeRequest(
   modelId: string,
   options: ImageModelV3CallOptions,
   providerOptions: Record<string, unknown>,
 ): CreateImageRequest {
-  // Without its mask or source image the result would be another image than requested.
-  if (options.mask !== undefined) throw new TypeError('The gateway takes no masks for images.');
+  // Without the mask the result would be another image than requested, so a warning is not enough.
+  if (options.mask !== undefined) throw new TypeError('The gateway does not support masks for images.');
   const { prompt, n, size, aspectRatio, seed, files } = options;
   return {
     model: modelId,
@@ -94,7 +102,7 @@ function writeFile(
   file: NonNullable<ImageModelV3CallOptions['files']>[number],
 ): NonNullable<CreateImageRequest['images']>[number] {
   if (file.type !== 'file')
-    throw new TypeError('The gateway follows no addresses; give the bytes of an image.');
+    throw new TypeError('The gateway does not download images; pass the bytes instead of an address.');
   const data = typeof file.data === 'string' ? file.data : toBase64(file.data);
   return { data, media_type: file.mediaType as 'image/png' };
 }

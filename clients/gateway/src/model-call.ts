@@ -25,17 +25,13 @@ export function writeModelCall(
 ): ModelCall {
   const { townhall, ...providerOptions } = options.providerOptions ?? {};
   const tools = options.tools?.filter((tool) => tool.type === 'function');
-  const warnings = (options.tools ?? []).flatMap((tool): SharedV3Warning[] =>
-    tool.type === 'provider'
-      ? [
-          {
-            type: 'unsupported',
-            feature: `tool ${tool.name}`,
-            details: 'Tools that a provider runs are not sent.',
-          },
-        ]
-      : [],
-  );
+  const warnings = (options.tools ?? [])
+    .filter((tool) => tool.type === 'provider')
+    .map((tool): SharedV3Warning => ({
+      type: 'unsupported',
+      feature: `tool ${tool.name}`,
+      details: 'Tools that a provider runs are not sent.',
+    }));
   const request = {
     model: modelId,
     reasoning_effort: townhall?.['reasoningEffort'] ?? commonReasoning(options) ?? settings.reasoningEffort,

@@ -104,25 +104,21 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
     state: () => session.state(),
     subscribe: (listener) => session.subscribe(listener),
     handle() {
-      // Frameworks may run the effect of a page twice; the code works once.
-      returnPromise ??= handle({ client, session, pendingLogins, key: keys.pending, navigate }).finally(
-        () => {
-          returnPromise = undefined;
-        },
-      );
+      // Frameworks may call this twice for one page load, but the code can be exchanged only once.
+      returnPromise ??= finishOrRestore({
+        client,
+        session,
+        pendingLogins,
+        key: keys.pending,
+        navigate,
+      }).finally(() => {
+        returnPromise = undefined;
+      });
       return returnPromise;
     },
     async signIn({ screen, loginHint = session.endedEmail(), returnTo = location.href } = {}) {
-      if (!globalThis.isSecureContext)
-        throw new Error(
-          `A sign-in needs https; ${location.origin} has none. http works for localhost alone.`,
-        );
-      const pendingLogin: PendingLogin = {
-        state: randomText(),
-        verifier: randomText(),
-        redirectUri: redirectUri ?? location.origin + location.pathname,
-        returnTo: ownAddress(returnTo).href,
-      };
+      requireSecurePage();
+      const pendingLogin = createPendingLogin(redirectUri, returnTo);
       pendingLogins().setItem(keys.pending, JSON.stringify(pendingLogin));
       const query = await createLoginQuery(bureauId, pendingLogin, { screen, loginHint });
       location.assign(`${connection.baseUrl.replace(/\/+$/, '')}/login?${query}`);
@@ -136,6 +132,23 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
       const headers = { authorization: `Bearer ${userToken}` };
       await client.accounts.logout(undefined, { headers }).catch(() => undefined);
     },
+  };
+}
+
+/** PKCE needs the browser's cryptography, which only pages over https and of localhost have. */
+function requireSecurePage(): void {
+  if (!globalThis.isSecureContext)
+    throw new Error(
+      `A sign-in needs https, which ${location.origin} does not use. http works only for localhost.`,
+    );
+}
+
+function createPendingLogin(redirectUri: string | undefined, returnTo: string): PendingLogin {
+  return {
+    state: randomText(),
+    verifier: randomText(),
+    redirectUri: redirectUri ?? location.origin + location.pathname,
+    returnTo: ownAddress(returnTo).href,
   };
 }
 
@@ -177,7 +190,7 @@ interface HandleOptions {
   navigate: WebLoginOptions['navigate'];
 }
 
-async function handle({
+async function finishOrRestore({
   client,
   session,
   pendingLogins,

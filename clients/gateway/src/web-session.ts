@@ -45,7 +45,7 @@ export interface WebSession {
 }
 
 export function createWebSession(storage: () => BrowserStorage, key: string): WebSession {
-  const listeners = new Set<() => void>();
+  const listeners = createListeners(key, refresh);
   let state: WebLoginState = { status: 'loading', user: null, expiresAt: null, endReason: null };
   let endedEmail: string | undefined;
   const expiryTimer = createExpiryTimer(refresh);
@@ -55,7 +55,7 @@ export function createWebSession(storage: () => BrowserStorage, key: string): We
   function show(next: WebLoginState): void {
     state = next;
     expiryTimer.restart(next.expiresAt);
-    for (const listener of listeners) listener();
+    listeners.notify();
   }
 
   function end(reason: SessionEnd | null): void {
@@ -79,11 +79,6 @@ export function createWebSession(storage: () => BrowserStorage, key: string): We
     else show({ status: 'signed-in', user: session.user, expiresAt, endReason: null });
   }
 
-  // Another tab signed in or out; sessionStorage belongs to one tab and sends no such event.
-  function followTabs({ key: changedKey }: StorageEvent): void {
-    if (changedKey === key || changedKey === null) refresh();
-  }
-
   return {
     read() {
       const session = stored();
@@ -97,7 +92,27 @@ export function createWebSession(storage: () => BrowserStorage, key: string): We
     refresh,
     state: () => state,
     endedEmail: () => endedEmail,
-    subscribe(listener) {
+    subscribe: (listener) => listeners.add(listener),
+  };
+}
+
+interface Listeners {
+  /** Returns a function that removes the listener. */
+  add(listener: () => void): () => void;
+  notify(): void;
+}
+
+/** While there are listeners, calls `onTabChange` when another tab writes the key. */
+function createListeners(key: string, onTabChange: () => void): Listeners {
+  const listeners = new Set<() => void>();
+
+  // Another tab signed in or out; sessionStorage belongs to one tab and sends no such event.
+  function followTabs({ key: changedKey }: StorageEvent): void {
+    if (changedKey === key || changedKey === null) onTabChange();
+  }
+
+  return {
+    add(listener) {
       if (listeners.size === 0 && typeof addEventListener === 'function')
         addEventListener('storage', followTabs);
       listeners.add(listener);
@@ -106,6 +121,9 @@ export function createWebSession(storage: () => BrowserStorage, key: string): We
         if (listeners.size === 0 && typeof removeEventListener === 'function')
           removeEventListener('storage', followTabs);
       };
+    },
+    notify() {
+      for (const listener of listeners) listener();
     },
   };
 }

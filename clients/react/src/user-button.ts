@@ -84,9 +84,9 @@ function useMenu() {
     const menu = ref.current;
     if (menu === null) return;
     const { left, right } = menu.getBoundingClientRect();
-    const isLeft = (left + right) / 2 < document.documentElement.clientWidth / 2;
+    const isLeftOfMiddle = (left + right) / 2 < document.documentElement.clientWidth / 2;
     const isLeftToRight = getComputedStyle(menu).direction === 'ltr';
-    setSide(isLeft === isLeftToRight ? 'start' : 'end');
+    setSide(isLeftOfMiddle === isLeftToRight ? 'start' : 'end');
     setIsOpen(menu.open);
   }
 

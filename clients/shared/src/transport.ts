@@ -52,7 +52,7 @@ export function createTransport(settings: TransportOptions): Transport {
   const idleTimeoutMs = settings.idleTimeoutMs ?? 120_000;
   const sendRequest = createSender(settings);
 
-  async function callRepeatedly(target: Target, members: Members, options: CallOptions) {
+  async function callWithRetries(target: Target, members: Members, options: CallOptions) {
     // The request is built once, so that all attempts carry one Idempotency-Key.
     const { url, init } = await buildRequest(settings, target, members, options);
     const { signal } = options;
@@ -65,7 +65,7 @@ export function createTransport(settings: TransportOptions): Transport {
   }
 
   return {
-    call: (target, members, options = {}) => createPendingCall(callRepeatedly(target, members, options)),
+    call: (target, members, options = {}) => createPendingCall(callWithRetries(target, members, options)),
 
     async openStream<Event>(
       target: Target,
