@@ -90,13 +90,13 @@ describe('a list', () => {
     });
   }
 
-  test('awaited is its first page', async () => {
+  test('resolves with its first page', async () => {
     scriptPages('next_cursor');
     expect(await client.accounts.listTokens()).toEqual({ items: [1, 2], next_cursor: 'b' });
     expect(server.requests).toHaveLength(1);
   });
 
-  test('iterated is every item of all pages', async () => {
+  test('yields every item of all pages', async () => {
     scriptPages('next_cursor');
     const call = client.accounts.listTokens({ limit: 2 });
     expectTypeOf(call).toExtend<AsyncIterable<TokenRecord>>();
@@ -104,7 +104,7 @@ describe('a list', () => {
     expect(server.requests.map(({ url }) => url.split('?')[1])).toEqual(['limit=2', 'limit=2&cursor=b']);
   });
 
-  test('requests pages on demand only', async () => {
+  test('requests pages only on demand', async () => {
     scriptPages('next_cursor');
     for await (const _item of client.accounts.listTokens()) break;
     expect(server.requests).toHaveLength(1);
@@ -201,7 +201,7 @@ describe('retries', () => {
 });
 
 describe('hasType', () => {
-  test('narrows a part to the one with the type', () => {
+  test('narrows parts to the type', () => {
     const parts = textParts('Good morning') as unknown as StreamPart[];
     const texts = parts.filter(hasType('text-delta'));
     expectTypeOf(texts).toEqualTypeOf<Extract<StreamPart, { type: 'text-delta' }>[]>();

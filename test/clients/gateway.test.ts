@@ -142,7 +142,7 @@ describe('the token', () => {
     expect(requestCount).toBe(2);
   });
 
-  test('is refused without a quote when a header cannot carry it', async () => {
+  test('is not quoted in the error when a header cannot carry it', async () => {
     const error = await connect({ token: 'th_usr_a\r\nx-evil: 1' })
       .ai.listModels()
       .catch((cause: unknown) => cause);
@@ -245,7 +245,7 @@ describe('a failure', () => {
   });
 });
 
-describe('an answer that is no JSON of the gateway', () => {
+describe('an answer that is not JSON from the gateway', () => {
   test('fails without the HTML of a proxy', async () => {
     server.script(
       (_request, response) =>

@@ -57,19 +57,19 @@ describe('the check before a publish', () => {
     expect(findMissing(folder)).toEqual([line]);
   });
 
-  test('refuses an address that is no URL', () => {
+  test('refuses an address that is not a URL', () => {
     change('package.json', { homepage: 'to be announced' });
     expect(findMissing(folder)).toHaveLength(1);
   });
 
-  test("asks for the client's folder in its repository", () => {
+  test("requires the client's folder in its repository", () => {
     change('clients/agent/package.json', { repository: { type: 'git', url } });
     expect(findMissing(folder)).toEqual([
       'clients/agent/package.json: "repository.directory" must be "clients/agent"',
     ]);
   });
 
-  test('asks for a contact in each document', () => {
+  test('requires a contact in each document', () => {
     write('openapi/agent/openapi.yaml', stringify({ info: { title: 'Agent' } }));
     expect(findMissing(folder)).toEqual([
       'openapi/agent/openapi.yaml: "info.contact" with a "url" or an "email"',

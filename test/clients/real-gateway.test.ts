@@ -185,7 +185,7 @@ describe('the AI SDK with client.model', () => {
     expect(errors.map((error) => GatewayError.isInstance(error))).toEqual([true]);
   });
 
-  test('sends a refused call once', async () => {
+  test('does not repeat a refused call', async () => {
     const lineCount = world.logLines.length;
     await expect(generateText({ model: client.model('acme/unknown'), prompt: 'Hi' })).rejects.toMatchObject({
       status: 404,

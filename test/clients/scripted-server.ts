@@ -31,7 +31,7 @@ export interface ScriptedServer {
 export async function startScriptedServer(): Promise<ScriptedServer> {
   const requests: RecordedRequest[] = [];
   let connections = 0;
-  let current: Script = (_request, response) => void response.writeHead(500).end();
+  let currentScript: Script = (_request, response) => void response.writeHead(500).end();
 
   async function answer(message: IncomingMessage, response: ServerResponse): Promise<void> {
     const disconnection = new Promise<number>((resolve) => {
@@ -51,7 +51,7 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
       disconnection,
     };
     requests.push(request);
-    await current(request, response);
+    await currentScript(request, response);
   }
 
   const server = createServer((message, response) => {
@@ -64,7 +64,7 @@ export async function startScriptedServer(): Promise<ScriptedServer> {
     requests,
     connections: () => connections,
     script: (script) => {
-      current = script;
+      currentScript = script;
     },
     close: () =>
       new Promise((resolve) => {

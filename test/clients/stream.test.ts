@@ -72,7 +72,7 @@ describe('readEvents', () => {
     expect(await readChunks([encoder.encode('data: 1\n\ndata: [DONE]\n\ndata: 2\n\n')])).toEqual(['1']);
   });
 
-  test('ends with the connection where the format has no end mark', async () => {
+  test('ends with the connection when the format has no end mark', async () => {
     expect(await readChunks([encoder.encode('data: 1\n\n')], { hasEndMark: false })).toEqual(['1']);
   });
 
@@ -246,7 +246,7 @@ describe('a stream over a socket', () => {
     expect(closeMs).toBeLessThan(50);
   });
 
-  test('closes the socket within 50 ms of a break', async () => {
+  test('closes the socket within 50 ms after a `break` in its loop', async () => {
     server.script(eventStream(textParts('Hi').slice(0, 3), { isOpen: true }));
     const closeMs = await quickest(50, async () => {
       let startedMs = Infinity;
@@ -295,7 +295,7 @@ describe('a stream over a socket', () => {
     expect(await server.requests[0]?.disconnection).toBeGreaterThan(0);
   });
 
-  test('does not count the time of a slow reader', async () => {
+  test('does not count the time of a slow reader as silence', async () => {
     server.script(eventStream([...textParts('Hi'), '[DONE]']));
     const parts = [];
     for await (const part of client.ai.streamText(request, { idleTimeoutMs: 500 })) {

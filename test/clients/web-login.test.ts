@@ -131,7 +131,7 @@ describe('the session of a web login', () => {
     expect(login.state()).toMatchObject({ status: 'signed-out', endReason: null });
   });
 
-  test('is none where the browser blocks the storage', async () => {
+  test('is absent when the browser blocks the storage', async () => {
     const blockedStorage = {
       getItem: () => {
         throw new Error('denied');
@@ -220,14 +220,14 @@ describe('the return from the login page', () => {
     );
   });
 
-  test('goes to the place where the sign-in began', async () => {
+  test('goes to the address where the sign-in began', async () => {
     const { login, storage, replace } = openPage(token, '/?code=lga_1&state=s1');
     storage.setItem(key('pending'), pendingFrom('https://shop.example/orders/5?page=2#total'));
     await login.handle();
     expect(replace).toHaveBeenCalledExactlyOnceWith('https://shop.example/orders/5?page=2#total');
   });
 
-  test('leaves the way back to the router of the page', async () => {
+  test('returns through the router of the page', async () => {
     const navigate = vi.fn<(address: URL) => void>();
     const { login, storage, replace } = openPage(token, '/?code=lga_1&state=s1', { navigate });
     storage.setItem(key('pending'), pendingFrom('https://shop.example/orders/5'));
@@ -243,7 +243,7 @@ describe('the return from the login page', () => {
     expect(replace).not.toHaveBeenCalled();
   });
 
-  test('sends no code with another state', async () => {
+  test('ignores a code with another state', async () => {
     const urls: string[] = [];
     const { login, storage } = openPage(({ url }) => {
       urls.push(url);

@@ -38,7 +38,7 @@ export function createServiceCall(transport: Transport): ServiceCall {
     const { method = 'POST', ...rest } = options;
     // Any other name would change the path of the request.
     if (!serviceShape.test(service) || !actionShape.test(action)) {
-      const error = new TypeError(`"${service}" and "${action}" are no ids of a service and an action.`);
+      const error = new TypeError(`"${service}" and "${action}" are not ids of a service and an action.`);
       return createPendingCall(Promise.reject<CallResponse<Result>>(error));
     }
     const target = {
