@@ -50,7 +50,7 @@ const startedMs = performance.now();
 const step = createProgress('binary');
 try {
   const output = path.resolve(options.output);
-  await make(output);
+  await buildExecutable(output);
   const size = `${(statSync(output).size / 1024 ** 2).toFixed(1)} MiB`;
   const duration = `${Math.round(performance.now() - startedMs)} ms`;
   console.log(`binary: ${path.relative(process.cwd(), output)} (${size}, ${duration})`);
@@ -59,9 +59,9 @@ try {
   process.exitCode = 1;
 }
 
-async function make(output: string): Promise<void> {
+async function buildExecutable(output: string): Promise<void> {
   if (Number(process.versions.node.split('.')[0]) !== 24)
-    throw new Error(`the executable is made with Node 24, and this is ${process.version}`);
+    throw new Error(`the executable is built with Node 24, and this is ${process.version}`);
   mkdirSync(path.join(root, 'build'), { recursive: true });
   const staging = mkdtempSync(path.join(root, 'build/binary-'));
   try {

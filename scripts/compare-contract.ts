@@ -49,14 +49,14 @@ const columns = [
     const file = fileOf(name);
     if (file !== undefined) return [readColumn(title, file)];
     console.error(
-      `compare-contract: no document of ${title}; give ${name}=FILE or put it into build/compared`,
+      `compare-contract: no document of ${title}; pass ${name}=FILE or put it into build/compared`,
     );
     return [];
   }),
 ];
 const table = renderTable(columns);
 console.log(table);
-for (const line of listRowsBehind(columns)) console.log(`behind: ${line}`);
+for (const line of listRowsBehind(columns)) console.log(`smaller share than others: ${line}`);
 if (options.write) writeIntoPage(table);
 
 function fileOf(name: string): string | undefined {

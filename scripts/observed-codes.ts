@@ -69,19 +69,19 @@ export function findUnobserved(
   observedPairs: ReadonlySet<string>,
   exceptions: Readonly<Record<string, string>>,
 ): string[] {
-  const isSeen = ({ code, operationIds, isShared }: ListedCode) =>
+  const isObserved = ({ code, operationIds, isShared }: ListedCode) =>
     [...operationIds, ...(isShared ? [''] : [])].some((operationId) =>
       observedPairs.has(`${operationId} ${code}`),
     );
-  const unseenNames = codes.filter((entry) => !isSeen(entry)).map(({ name }) => name);
-  // A code that depends on a race of two requests may be seen in one run and not in the next.
+  const unobservedNames = codes.filter((entry) => !isObserved(entry)).map(({ name }) => name);
+  // A code that depends on a race of two requests may be observed in one run and not in the next.
   const racedNames = new Set(
     codes.map(({ name }) => name).filter((name) => exceptions[name]?.startsWith('Raced') === true),
   );
   return [
-    ...unseenNames.filter((name) => exceptions[name] === undefined).map((name) => `no test sees ${name}`),
+    ...unobservedNames.filter((name) => exceptions[name] === undefined).map((name) => `no test sees ${name}`),
     ...Object.keys(exceptions)
-      .filter((name) => !unseenNames.includes(name) && !racedNames.has(name))
+      .filter((name) => !unobservedNames.includes(name) && !racedNames.has(name))
       .map((name) => `the exception "${name}" is seen, or listed nowhere`),
   ];
 }

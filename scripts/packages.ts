@@ -53,7 +53,7 @@ async function waitForLock(): Promise<FolderLock> {
   for (let attempt = 1; ; attempt += 1) {
     const lock = tryLockFolder(lockFolder);
     if (lock !== null) return lock;
-    if (attempt === 1) console.error('packages: waiting for another process that installs them …');
+    if (attempt === 1) console.error('packages: waiting for another process that installs packages …');
     await sleep(500);
   }
 }
@@ -85,7 +85,7 @@ function readPackages(folder: string, file: string): Record<string, LockedPackag
 
 async function install(folder: string): Promise<void> {
   const startedMs = performance.now();
-  console.error(`packages: installing those of ${folder}/ into ${folder}/node_modules, once …`);
+  console.error(`packages: installing the packages of ${folder}/ into ${folder}/node_modules, once …`);
   try {
     await runNpm(['ci'], path.join(root, folder));
   } catch (error) {

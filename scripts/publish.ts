@@ -50,8 +50,8 @@ function missingInManifest(file: string, { repository, homepage, bugs }: Json): 
 
 function missingInDocument(file: string, { info }: Json): string[] {
   const { contact } = (info ?? {}) as { contact?: Json };
-  const isWhole = isAddress(contact?.['url']) || typeof contact?.['email'] === 'string';
-  return isWhole ? [] : [`${file}: "info.contact" with a "url" or an "email"`];
+  const hasContact = isAddress(contact?.['url']) || typeof contact?.['email'] === 'string';
+  return hasContact ? [] : [`${file}: "info.contact" with a "url" or an "email"`];
 }
 
 function isAddress(value: unknown): boolean {

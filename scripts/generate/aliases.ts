@@ -15,7 +15,7 @@ export function addAliases(document: Document): void {
     if (typeof target !== 'string') return [path, item] as const;
     const originalItem = paths[target];
     if (originalItem === undefined || originalItem['x-alias-of'] !== undefined)
-      throw new Error(`${path} is an alias of ${target}, which is no path with operations of its own`);
+      throw new Error(`${path} is an alias of ${target}, which is not a path with operations of its own`);
     return [path, aliasItem(path, { target, original: originalItem })] as const;
   });
   document.paths = Object.fromEntries(completePaths);
@@ -27,8 +27,8 @@ function aliasItem(
 ): Record<string, unknown> {
   const copies = operationsOf({ paths: { [target]: original } }).map(({ method, id, operation }) => {
     const { summary = id, description = '' }: AliasOperation = operation;
-    const original = `\`${method.toUpperCase()} ${target}\` (\`${id}\`)`;
-    const note = `The same as ${original}, at a path that clients of other interfaces use.`;
+    const originalLabel = `\`${method.toUpperCase()} ${target}\` (\`${id}\`)`;
+    const note = `The same as ${originalLabel}, at a path that clients of other interfaces use.`;
     const copy: AliasOperation = {
       ...structuredClone(operation),
       operationId: `${id}${suffixOf(path)}`,

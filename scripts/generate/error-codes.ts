@@ -9,7 +9,7 @@ interface CodeFamily {
   /** The family's name in messages. */
   name: string;
   codes: readonly string[];
-  has: (operation: Operation, surface: Pick<Surface, 'name'>, path: string) => boolean;
+  appliesTo: (operation: Operation, surface: Pick<Surface, 'name'>, path: string) => boolean;
 }
 
 interface CodeList {
@@ -65,57 +65,57 @@ const codeFamilies: readonly CodeFamily[] = [
   {
     name: 'every operation',
     codes: ['invalid_request', 'internal_error', 'draining', 'not_ready', 'database_unavailable'],
-    has: () => true,
+    appliesTo: () => true,
   },
   {
     name: 'a path with ids',
     codes: ['invalid_path'],
-    has: (_operation, _surface, path) => path.includes('{'),
+    appliesTo: (_operation, _surface, path) => path.includes('{'),
   },
   {
     name: 'a JSON body',
     codes: ['invalid_json', 'duplicate_member'],
-    has: (operation) => acceptsMediaType(operation, 'application/json'),
+    appliesTo: (operation) => acceptsMediaType(operation, 'application/json'),
   },
   {
     name: 'a form',
     codes: ['duplicate_member'],
-    has: (operation) => acceptsMediaType(operation, 'multipart/form-data'),
+    appliesTo: (operation) => acceptsMediaType(operation, 'multipart/form-data'),
   },
   {
     name: 'a body',
     codes: ['request_too_large', 'unsupported_media_type'],
-    has: ({ requestBody }) => requestBody !== undefined,
+    appliesTo: ({ requestBody }) => requestBody !== undefined,
   },
   {
     name: 'a credential',
     codes: ['invalid_token'],
-    has: readsCredential,
+    appliesTo: readsCredential,
   },
   {
     name: 'a needed credential',
     codes: ['authentication_required'],
-    has: needsCredential,
+    appliesTo: needsCredential,
   },
   {
     name: 'an identity of the gateway',
     codes: ['bureau_paused', 'bureau_archived', 'rate_limited'],
-    has: (operation, surface) => isGateway(surface) && readsCredential(operation, surface),
+    appliesTo: (operation, surface) => isGateway(surface) && readsCredential(operation, surface),
   },
   {
     name: 'a kind of identity',
     codes: ['forbidden_for_identity'],
-    has: (operation, surface) => isGateway(surface) && needsCredential(operation),
+    appliesTo: (operation, surface) => isGateway(surface) && needsCredential(operation),
   },
   {
     name: 'the guard of the agent',
     codes: ['forbidden_host', 'forbidden_origin'],
-    has: (_operation, surface) => !isGateway(surface),
+    appliesTo: (_operation, surface) => !isGateway(surface),
   },
   {
     name: 'an Idempotency-Key',
     codes: ['idempotency_key_in_use', 'idempotency_key_reused', 'result_not_replayable'],
-    has: (operation) => hasParameter(operation, 'IdempotencyKey'),
+    appliesTo: (operation) => hasParameter(operation, 'IdempotencyKey'),
   },
   {
     name: 'a paid call of a model',
@@ -128,17 +128,17 @@ const codeFamilies: readonly CodeFamily[] = [
       'credits_busy',
       'journal_unavailable',
     ],
-    has: isPaid,
+    appliesTo: isPaid,
   },
   {
     name: 'a stored file',
     codes: ['storage_unavailable'],
-    has: ({ operationId = '' }) => fileOperations.includes(operationId),
+    appliesTo: ({ operationId = '' }) => fileOperations.includes(operationId),
   },
   {
     name: 'a session',
     codes: ['session_not_found'],
-    has: (operation) => hasParameter(operation, 'SessionId'),
+    appliesTo: (operation) => hasParameter(operation, 'SessionId'),
   },
   {
     name: 'an instruction',
@@ -150,7 +150,7 @@ const codeFamilies: readonly CodeFamily[] = [
       'queue_full',
       'rate_limited',
     ],
-    has: ({ operationId = '' }) => [...instructions, 'chat.sendMessage'].includes(operationId),
+    appliesTo: ({ operationId = '' }) => [...instructions, 'chat.sendMessage'].includes(operationId),
   },
   {
     name: 'a run that the call waits for',
@@ -165,7 +165,7 @@ const codeFamilies: readonly CodeFamily[] = [
       'run_cancelled',
       'plugin_refused',
     ],
-    has: ({ operationId = '' }) => operationId.startsWith('sessions.execute'),
+    appliesTo: ({ operationId = '' }) => operationId.startsWith('sessions.execute'),
   },
   {
     name: 'an action of the project',
@@ -183,7 +183,8 @@ const codeFamilies: readonly CodeFamily[] = [
       'forbidden_for_identity',
       'insufficient_credits',
     ],
-    has: ({ operationId = '' }, surface) => isGateway(surface) && operationId.startsWith('services.call'),
+    appliesTo: ({ operationId = '' }, surface) =>
+      isGateway(surface) && operationId.startsWith('services.call'),
   },
 ];
 
@@ -195,7 +196,7 @@ export function sharedCodesOf(
 ): Map<string, string> {
   return new Map(
     codeFamilies
-      .filter(({ has }) => has(operation, surface, path))
+      .filter(({ appliesTo }) => appliesTo(operation, surface, path))
       .flatMap(({ name, codes }) => codes.map((code): [string, string] => [code, name])),
   );
 }
@@ -217,7 +218,7 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
       if (sharedCodes.includes(code)) return [`${id} lists ${code}, which every such operation has`];
       return isDeclared(code) ? [] : [`${id} lists ${code} and declares none of its statuses`];
     });
-    const statusesWithoutCode = silentStatuses(document, list, operation);
+    const statusesWithoutCode = findStatusesWithoutCode(document, list, operation);
     return [
       ...wrongCodes,
       ...statusesWithoutCode.map((status) => `${id} declares ${status} and lists no code of it`),
@@ -227,7 +228,7 @@ export function completeErrorCodes(document: Document, surface: Pick<Surface, 'n
 }
 
 /** The declared JSON error statuses without any code of the operation. */
-function silentStatuses(document: Document, list: CodeList, operation: Operation): string[] {
+function findStatusesWithoutCode(document: Document, list: CodeList, operation: Operation): string[] {
   const codes = operation['x-error-codes'] ?? [];
   return Object.entries(operation.responses ?? {})
     .filter(([status, response]) => {

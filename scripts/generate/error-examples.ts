@@ -45,7 +45,7 @@ interface Group {
   reference: string;
   /** The beginning of the names of the dialect's examples. */
   prefix: string;
-  places: ResponseUse[];
+  uses: ResponseUse[];
 }
 
 const requestId = 'req_01jd6zv0c5e9fsr8m2w4x1k7qa';
@@ -72,18 +72,18 @@ export function addErrorExamples(document: Document, surface: Pick<Surface, 'nam
         return [name];
       });
       if (!isReference(value)) setExamples(value as Response, names);
-      else groupOf(sharedGroups, value.$ref, prefix).places.push({ responses, status, names });
+      else groupOf(sharedGroups, value.$ref, prefix).uses.push({ responses, status, names });
     }
   }
-  for (const { reference, prefix, places } of sharedGroups.values())
-    splitComponent(document, { reference, prefix }, places);
+  for (const { reference, prefix, uses } of sharedGroups.values())
+    splitComponent(document, { reference, prefix }, uses);
   removeUnused(document);
   requireValid(document);
 }
 
 function groupOf(groups: Map<string, Group>, reference: string, prefix: string): Group {
   const key = `${prefix} ${reference}`;
-  const group = groups.get(key) ?? { reference, prefix, places: [] };
+  const group = groups.get(key) ?? { reference, prefix, uses: [] };
   groups.set(key, group);
   return group;
 }
@@ -122,13 +122,13 @@ function setExamples(response: Response, names: readonly string[]): void {
 function splitComponent(
   document: Document,
   { reference, prefix }: Pick<Group, 'reference' | 'prefix'>,
-  places: readonly ResponseUse[],
+  uses: readonly ResponseUse[],
 ): void {
   const components = (document.components?.responses ?? {}) as Record<string, Response>;
   const originalResponse = resolve<Response>(document, { $ref: reference });
   const base = [reference.split('/').at(-1) ?? '', ...(prefix === '' ? [] : [prefix.slice(0, -1)])].join('_');
-  const isCommon = (name: string) => places.every(({ names }) => names.includes(name));
-  for (const { responses, status, names } of places) {
+  const isCommon = (name: string) => uses.every(({ names }) => names.includes(name));
+  for (const { responses, status, names } of uses) {
     const furtherNames = names.filter((name) => !isCommon(name)).map((name) => name.slice(prefix.length));
     const ownName = variantName(base, furtherNames);
     const variant = structuredClone(originalResponse);

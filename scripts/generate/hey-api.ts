@@ -43,10 +43,10 @@ export async function generateClients(jobs: readonly ClientJob[], root: string):
   )?.[0];
   if (run.code !== 0 || complaint !== undefined)
     throw new Error(`hey-api on ${names}: ${complaint ?? `exit code ${run.code}`}\n${printedText.trim()}`);
-  for (const job of jobs) requireWhole(job);
+  for (const job of jobs) requireComplete(job);
 }
 
-function requireWhole({ surface, bundle, output }: ClientJob): void {
+function requireComplete({ surface, bundle, output }: ClientJob): void {
   const document = JSON.parse(readFileSync(bundle, 'utf8')) as Document;
   const gaps = findGaps(document, surface, (file) => {
     const fullPath = path.join(output, file);

@@ -16,7 +16,7 @@ const header = `// Generated from openapi/ by scripts/generate.ts; change the co
 `;
 
 const helpers = {
-  LowerCaseKeys: `/** Header names as Node gives them. */
+  LowerCaseKeys: `/** Header names in lower case, as Node provides them. */
 type LowerCaseKeys<T> = { [K in keyof T as Lowercase<K & string>]: T[K] };
 `,
   Multipart: `/** A file of a multipart body, as the server has read it. */
@@ -212,7 +212,7 @@ function repliesOf(
 }
 
 function needsName(operationLabel: string, part: string): string {
-  return `${operationLabel}: ${part} needs a schema in a file of its own, whose name the generated type has`;
+  return `${operationLabel}: ${part} needs a schema in a file of its own, which names the generated type`;
 }
 
 function namedSchema(schema: Schema | { $ref: string } | undefined): string | undefined {

@@ -45,7 +45,7 @@ export function runNode(
       else
         reject(
           new Error(
-            `${path.basename(program)} was ended by ${signal} after at most ${timeoutMs} ms\n${stderr}`,
+            `${path.basename(program)} was killed by ${signal} after at most ${timeoutMs} ms\n${stderr}`,
           ),
         );
     });

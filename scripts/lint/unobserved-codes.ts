@@ -2,19 +2,19 @@
 // reason. A reason that begins with "Raced" is for a code that depends on timing, so a run may observe it.
 
 const page = 'The answer is a page; test/gateway/accounts reads its text and the address of its redirect.';
-const raceReason = 'Only where an administrator blocks the user between two requests of one login.';
+const raceReason = 'Only when an administrator blocks the user between two requests of one login.';
 const callback =
-  'Also listed for the login provider, whose failures come at the callback, which answers a page.';
+  'Also listed for the login provider, whose failures come at the callback, which answers with a page.';
 const mailDeadline =
   'The mail server would have to be silent until its deadline; test/gateway/accounts observes its failure.';
-const unmailedReason = 'Only where an operator removes the mail server between the mail and its code.';
+const unmailedReason = 'Only when an operator removes the mail server between the mail and its code.';
 const ledger = 'Raced below HTTP: test/gateway/credits calls the ledger itself.';
 
 export const unobservedCodes: Readonly<Record<string, string>> = {
   'accounts.startLogin login_failed': callback,
   'accounts.startLogin user_blocked': raceReason,
   'accounts.continueLogin conflict':
-    'Only where a person sends an input for a login that waits for the browser.',
+    'Only when a person sends an input for a login that waits for the browser.',
   'accounts.continueLogin upstream_failed': mailDeadline,
   'accounts.continueLogin upstream_timeout': mailDeadline,
   'accounts.getLoginResult user_blocked': raceReason,

@@ -25,7 +25,7 @@ const files: readonly string[] = ['build/pglite-seed.tgz', 'LICENSE'];
 export function shippedFiles(root: string): string[] {
   for (const name of [...folders.map(({ folder }) => folder), ...files])
     if (!existsSync(path.join(root, name)))
-      throw new Error(`${name} is not there; run "npm run prepare" first`);
+      throw new Error(`${name} is missing; run "npm run prepare" first`);
   return [
     ...folders.flatMap(({ folder, only: pattern }) =>
       filesBelow(root, folder).filter((name) => pattern.test(name)),
