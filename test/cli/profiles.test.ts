@@ -57,7 +57,7 @@ describe('a profile', () => {
     expect((await stat(join(folder, 'townhall/profiles.json'))).mode & 0o777).toBe(0o600);
   });
 
-  test('sends its own credential before one of the environment', async () => {
+  test('sends its own credential instead of one in the environment', async () => {
     await setShop();
     await run(['users', 'list'], { TOWNHALL_ADMIN_TOKEN: 'of-another-server' });
     expect(readAuthorizations()).toEqual(['Bearer admin-of-file']);
@@ -79,14 +79,14 @@ describe('a profile', () => {
     await expect(run(['users', 'list'])).rejects.toThrow(/http:\/\/127\.0\.0\.1:9 does not answer/);
   });
 
-  test('is chosen by TOWNHALL_PROFILE before the one in use', async () => {
+  test('is used when TOWNHALL_PROFILE names it, instead of the current profile', async () => {
     await setShop();
     await run(['profile', 'set', 'down', '--url', 'http://127.0.0.1:9']);
     expect((await run(['users', 'list'], { TOWNHALL_PROFILE: 'shop' })).code).toBe(0);
     expect(readAuthorizations()).toEqual(['Bearer admin-of-file']);
   });
 
-  test('is required when TOWNHALL_PROFILE names it', async () => {
+  test('must exist when TOWNHALL_PROFILE names it', async () => {
     await setShop();
     await expect(run(['users', 'list'], { TOWNHALL_PROFILE: 'none' })).rejects.toThrow(/no profile "none"/);
   });

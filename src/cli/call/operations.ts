@@ -79,13 +79,13 @@ export async function readOperations(surface: Surface): Promise<CallableOperatio
   const document = JSON.parse(await readText(assetPath(`src/contract/${surface}/bundle.json`))) as Document;
   const resolve: Resolve = (node) =>
     node.$ref === undefined ? node : resolve(targetOf(document, node.$ref) as typeof node);
-  return Object.entries(document.paths).flatMap(([path, item]) =>
+  return Object.entries(document.paths).flatMap(([path, pathItem]) =>
     methods.flatMap((method) => {
-      const operation = item[method];
+      const operation = pathItem[method];
       // An alias is the same operation at a path for other clients.
       return operation === undefined || operation['x-alias-of'] !== undefined
         ? []
-        : [callableOperation({ path, method, operation, shared: item.parameters ?? [] }, resolve)];
+        : [callableOperation({ path, method, operation, shared: pathItem.parameters ?? [] }, resolve)];
     }),
   );
 }
@@ -174,12 +174,17 @@ function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
     description: property.description ?? resolve(property).description ?? '',
   }));
   const parts = (schema.allOf ?? []).flatMap((part) => bodyMembers(part, resolve));
-  const forms = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])].map((form) => bodyMembers(form, resolve));
+  const alternatives = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])].map((alternative) =>
+    bodyMembers(alternative, resolve),
+  );
   const isRequired = (name: string): boolean =>
-    forms.every((form) => form.some((member) => member.name === name && member.isRequired));
-  const alternatives = forms.flat().map((member) => ({ ...member, isRequired: isRequired(member.name) }));
-  // The first member of a name wins.
-  const members = [...ownMembers, ...parts, ...alternatives].toReversed();
+    alternatives.every((fields) => fields.some((member) => member.name === name && member.isRequired));
+  const alternativeMembers = alternatives
+    .flat()
+    .map((member) => ({ ...member, isRequired: isRequired(member.name) }));
+  // Among members of the same name the first wins: it is last in the reversed list, and the last entry
+  // of a Map wins.
+  const members = [...ownMembers, ...parts, ...alternativeMembers].toReversed();
   return [...new Map(members.map((member) => [member.name, member])).values()].reverse();
 }
 

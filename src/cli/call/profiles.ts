@@ -55,11 +55,11 @@ export async function readProfiles(env: Environment): Promise<Profiles> {
   if (text === null) return { current: null, profiles: {} };
   const value = parseJsonOrUndefined(text);
   const { current, profiles } = isRecord(value) ? value : {};
-  const isWhole =
+  const isValid =
     (current === null || typeof current === 'string') &&
     isRecord(profiles) &&
     Object.values(profiles).every(isProfile);
-  if (!isWhole) throw new SettingError(`${file} is not a list of profiles; correct or remove it.`);
+  if (!isValid) throw new SettingError(`${file} is not a list of profiles; correct or remove it.`);
   return { current, profiles: profiles as Record<string, Profile> };
 }
 
@@ -108,5 +108,7 @@ export function requireProfile(profiles: Readonly<Record<string, Profile>>, name
 /** Throws a SettingError for an invalid profile name. The name becomes part of file names. */
 export function requireProfileName(name: string): void {
   if (!/^[\w.-]{1,64}$/.test(name) || name === '__proto__')
-    throw new SettingError('the name of a profile has letters, digits, "-", "_" and "." only, 64 at most.');
+    throw new SettingError(
+      `"${name}" is not a profile name: use letters, digits, "-", "_" and ".", at most 64.`,
+    );
 }

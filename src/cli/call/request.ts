@@ -82,17 +82,19 @@ function placeMembers(operation: CallableOperation, pairs: readonly string[]): P
   return request;
 }
 
-function memberOf({ members, isBodyOpen, operationId }: CallableOperation, word: string): Member {
+function memberOf({ members, isBodyOpen, operationId }: CallableOperation, name: string): Member {
   const member = members.find(
-    ({ name, place }) => name === word || (place === 'header' && name.toLowerCase() === word.toLowerCase()),
+    (candidate) =>
+      candidate.name === name ||
+      (candidate.place === 'header' && candidate.name.toLowerCase() === name.toLowerCase()),
   );
   if (member !== undefined) return member;
-  if (isBodyOpen) return { name: word, place: 'body', isRequired: false, types: [], description: '' };
+  if (isBodyOpen) return { name, place: 'body', isRequired: false, types: [], description: '' };
   const hint = suggest(
-    word,
-    members.map(({ name }) => name),
+    name,
+    members.map((candidate) => candidate.name),
   );
-  throw new SettingError(`${operationId} has no "${word}"; --describe lists its members.${hint}`);
+  throw new SettingError(`${operationId} has no "${name}"; --describe lists its members.${hint}`);
 }
 
 function fillPath(path: string, name: string, text: string, operation: CallableOperation): string {

@@ -29,14 +29,16 @@ export function renderTable(
     ),
   ];
   const visibleIndices = width === undefined ? [...columns.keys()] : fitColumns(rows, width);
-  const [head = [], ...cells] = padCells(rows.map((row) => visibleIndices.map((index) => row[index] ?? '')));
+  const [header = [], ...cells] = padCells(
+    rows.map((row) => visibleIndices.map((index) => row[index] ?? '')),
+  );
   const names = visibleIndices.map((index) => columns[index] ?? '');
   const hiddenTitles = columns.flatMap((name, index) =>
     visibleIndices.includes(index) || isEmptyColumn(rows, index) ? [] : [titleOf(name)],
   );
   return {
     lines: [
-      styleText('bold', cutLine(head.join(columnGap).trimEnd(), width)),
+      styleText('bold', cutLine(header.join(columnGap).trimEnd(), width)),
       ...cells.map((row) => renderRow(row, names, width)),
     ],
     hiddenTitles,
@@ -80,9 +82,9 @@ function formatCell(value: unknown, now: Date | null): string {
   if (Array.isArray(value) && value.every((item) => typeof item === 'string'))
     return formatCell(value.join(', '), now);
   const text = typeof value === 'string' ? value : JSON.stringify(value);
-  const [, second] = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/.exec(text) ?? [];
-  if (second === undefined) return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD');
-  return now === null ? `${second}Z` : relativeTime(Date.parse(text) - now.getTime());
+  const [, timeToTheSecond] = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z$/.exec(text) ?? [];
+  if (timeToTheSecond === undefined) return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD');
+  return now === null ? `${timeToTheSecond}Z` : relativeTime(Date.parse(text) - now.getTime());
 }
 
 /** Such as `5m ago` and `in 30d`. */

@@ -3,7 +3,7 @@
 import { constants } from 'node:fs';
 import { access, stat, statfs } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { isSingleExecutable, readText, assetPath } from '../../kernel/assets.ts';
 import { fail, ok, warn, type Finding } from './finding.ts';
 
@@ -55,7 +55,7 @@ function isAccessible(path: string, mode: number): Promise<boolean> {
 
 /** The path itself if it is a folder, else the closest parent folder. */
 async function findExistingFolder(path: string): Promise<string> {
-  for (let folder = dirname(path); ; folder = dirname(folder)) {
+  for (let folder = path; ; folder = dirname(folder)) {
     const stats = await stat(folder).catch(() => undefined);
     if (stats?.isDirectory() === true || folder === dirname(folder)) return folder;
   }
@@ -65,7 +65,7 @@ const minimumFreeBytes = 200 * 1024 * 1024;
 const lowFreeBytes = 1024 * 1024 * 1024;
 
 export async function checkDisk(path: string): Promise<Finding> {
-  const folder = await findExistingFolder(resolve(path, 'x'));
+  const folder = await findExistingFolder(resolve(path));
   const { bavail, bsize } = await statfs(folder);
   const freeBytes = bavail * bsize;
   const sentence = `${(freeBytes / 1e9).toFixed(1)} GB are free in ${folder}.`;
@@ -86,7 +86,7 @@ export async function checkJournalDisk(
   readType: (folder: string) => Promise<number> = async (folder) => (await statfs(folder)).type,
 ): Promise<Finding> {
   const folder = resolve(path);
-  const type = await readType(await findExistingFolder(join(folder, 'x')));
+  const type = await readType(await findExistingFolder(folder));
   if (memoryTypes.has(type))
     return fail(
       'journal',

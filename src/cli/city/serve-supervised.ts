@@ -71,7 +71,8 @@ function supervisedGateway(env: Environment): SupervisedGateway {
       switch (request.kind) {
         case 'start':
           gateway = await createSupervised(request.input, env);
-          return void (await gateway.listen({ path: request.input.socket, url: request.input.url }));
+          await gateway.listen({ path: request.input.socket, url: request.input.url });
+          return;
         case 'adopt':
           await requireGateway().listen({ fd: listeningFd, url: request.input.url });
           announceListening(request.input.url);

@@ -29,8 +29,8 @@ export function completionScript(shell: Shell, commands: readonly NamedCommand[]
   return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](commands, positions).join('\n');
 }
 
-function positionsOf({ name, command, words: further }: NamedCommand): Position[] {
-  const positions: Position[] = [...further].map(([path, words]) => ({ typed: `${name} ${path}`, words }));
+function positionsOf({ name, command, words: extraWords }: NamedCommand): Position[] {
+  const positions: Position[] = [...extraWords].map(([path, words]) => ({ typed: `${name} ${path}`, words }));
   const visit = (wordsBefore: readonly string[]): void => {
     const words = wordsAfter(command, wordsBefore);
     if (words.length === 0 && wordsBefore.length > 0) return;

@@ -12,8 +12,8 @@ export function findNearest(typedWord: string, words: readonly string[]): string
   let bestWord: string | undefined;
   let bestDistance = tolerance + 1;
   for (const word of words) {
-    const isBeginning = word.startsWith(typedWord) && typedWord.length >= 3;
-    const distance = isBeginning ? 1 : editDistance(typedWord, word);
+    const isPrefix = word.startsWith(typedWord) && typedWord.length >= 3;
+    const distance = isPrefix ? 1 : editDistance(typedWord, word);
     if (distance < bestDistance) [bestWord, bestDistance] = [word, distance];
   }
   return bestWord;

@@ -98,24 +98,13 @@ async function startLocalEdition({
   output,
 }: Pick<ActionCall, 'settings' | 'env' | 'print' | 'output'>): Promise<number> {
   const edition = readLocalEdition(settings, callerEnv);
-  const { config, agentConfig, consoleConfig, env } = edition;
-  await requireStorage(config, systemClock);
-  await requireAddresses([
-    ...gatewayAddresses(config),
-    ...agentAddresses(agentConfig),
-    ...(edition.hasConsolePort ? [consoleAddress(consoleConfig)] : []),
-  ]);
+  const { agentConfig } = edition;
+  await requireStorage(edition.config, systemClock);
+  await requireAddresses(addressesOf(edition));
 
-  const progress = createProgressLine({ env, print, output });
-  progress.show(`starting Townhall ${version}`);
   const recentLines = createRecentLines();
-  const { log, redactor } = stderrLog({
-    level: config.logLevel,
-    recent: recentLines,
-    beforeLine: progress.clear,
-  });
-  const closers = createClosers();
-  closers.defer(() => progress.clear());
+  const start = beginStart(edition, { print, output, recentLines });
+  const { log, progress, closers } = start;
   const portal = portalBuild();
   closers.defer(() => portal?.close());
   // The agent's database opens while the gateway starts; each takes about half of the start.
@@ -124,8 +113,6 @@ async function startLocalEdition({
   // that would be an unhandled rejection, which ends the process.
   openingDatabase.catch(() => {});
   closers.defer(async () => (await openingDatabase.catch(() => undefined))?.close());
-  const urls = { agent: undefined, console: undefined };
-  const start: Start = { ...edition, log, redactor, progress, closers, urls };
   return closeOnError(closers, async () => {
     const gateway = await startGateway(start, { portal, recentLines });
     progress.show('starting the agent');
@@ -147,6 +134,32 @@ async function startLocalEdition({
       },
     );
   });
+}
+
+/** The addresses that must be free. A default port of the console may be replaced by a free one. */
+function addressesOf({ config, agentConfig, consoleConfig, hasConsolePort }: LocalEdition) {
+  return [
+    ...gatewayAddresses(config),
+    ...agentAddresses(agentConfig),
+    ...(hasConsolePort ? [consoleAddress(consoleConfig)] : []),
+  ];
+}
+
+/** Shows the first progress line, and creates what all steps of the start share. */
+function beginStart(
+  edition: LocalEdition,
+  { print, output, recentLines }: Pick<ActionCall, 'print' | 'output'> & { recentLines: RecentLines },
+): Start {
+  const progress = createProgressLine({ env: edition.env, print, output });
+  progress.show(`starting Townhall ${version}`);
+  const { log, redactor } = stderrLog({
+    level: edition.config.logLevel,
+    recent: recentLines,
+    beforeLine: progress.clear,
+  });
+  const closers = createClosers();
+  closers.defer(() => progress.clear());
+  return { ...edition, log, redactor, progress, closers, urls: { agent: undefined, console: undefined } };
 }
 
 interface RunningGateway {

@@ -26,8 +26,8 @@ export async function readConfigHere(
   flags: Readonly<Record<string, string | undefined>>,
   { env, printError }: Pick<CommandContext, 'env' | 'printError'>,
 ): Promise<GatewayConfig> {
-  const isNamed = flags['database-path'] !== undefined || (env['DATABASE_PATH'] ?? '') !== '';
-  const city = isNamed ? null : await cityData('.', env);
+  const isPathSet = flags['database-path'] !== undefined || (env['DATABASE_PATH'] ?? '') !== '';
+  const city = isPathSet ? null : await cityData('.', env);
   if (city === null) return readGatewayConfig(flags, env);
   printError(`Using the data of the City ${city.name}, deployed from this folder.`);
   const { DATABASE_URL: _url, ...rest } = env;

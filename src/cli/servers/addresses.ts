@@ -60,24 +60,21 @@ export async function explainListenErrors<T>(
     if (syscall !== 'listen' && syscall !== 'getaddrinfo') throw cause;
     const setting =
       (addresses.findLast((candidate) => candidate.port === port) ?? addresses[0])?.setting ?? 'PORT';
-    throw new Error(sentenceFor({ code, port, host: address ?? hostname, setting }), { cause });
+    throw new Error(describeFailure({ code, port, host: address ?? hostname, setting }), { cause });
   }
 }
 
-function sentenceFor({
-  code,
-  port,
-  host,
-  setting,
-}: {
+interface ListenFailure {
   code: string | undefined;
   port: number | undefined;
   host: string | undefined;
   setting: string;
-}): string {
+}
+
+function describeFailure({ code, port, host, setting }: ListenFailure): string {
   if (code === 'EADDRINUSE')
-    return `The port ${port} is taken: "townhall doctor" says by whom. Stop that program, or set another port with ${setting}; 0 uses any free one.`;
+    return `The port ${port} is taken: "townhall doctor" names the program. Stop that program, or set another port with ${setting}; 0 uses any free one.`;
   if (code === 'EACCES')
     return `This user may not open the port ${port}; set one above 1023 with ${setting}.`;
-  return `"${host}" is not an address of this machine (${code}); set one of its own with ${setting.replace('PORT', 'HOST')}, or 0.0.0.0 for all.`;
+  return `"${host}" is not an address of this machine (${code}); set one of its addresses with ${setting.replace('PORT', 'HOST')}, or 0.0.0.0 for all.`;
 }

@@ -67,7 +67,8 @@ export function saveMemoryWhileIdle({
   setInterval(() => {
     quietChecks = utilization() < idleUtilization ? quietChecks + 1 : 0;
     const isIdle = quietChecks >= quietChecksUntilIdle;
-    if (!isIdle && quietChecks > 0) return;
+    const isUndecided = !isIdle && quietChecks > 0;
+    if (isUndecided) return;
     if (growsWhileBusy && !isIdle) growth.start();
     if (isIdle === wasIdle) return;
     wasIdle = isIdle;

@@ -12,8 +12,8 @@ export interface PortalBuild {
 }
 
 // A build takes three seconds on an idle machine.
-const buildMs = 300_000;
-// The end of the output, which has the reason of a failure.
+const buildTimeoutMs = 300_000;
+// Only the end of the output is kept; it has the reason of a failure.
 const maxOutputLength = 4_000;
 
 /** Undefined in an installed package and in the executable, which already contain the portal. */
@@ -31,7 +31,7 @@ function runBuild(script: string, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [script, '--no-check', '--if-changed'], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      timeout: buildMs,
+      timeout: buildTimeoutMs,
       signal,
     });
     // The lower priority keeps the build from slowing down calls at the gateway.

@@ -14,7 +14,7 @@ describe('portalBuild', () => {
     expect(existsSync(index)).toBe(true);
   });
 
-  test('ends a running build when it is closed', async () => {
+  test('stops a running build when it is closed', async () => {
     const portal = portalBuild();
     const buildPromise = portal?.run();
     portal?.close();

@@ -16,14 +16,16 @@ export function writeBlock(text: string, lines: readonly string[], afterLine?: s
     const gap = textWithoutBlock === '' || textWithoutBlock.endsWith('\n') ? '' : '\n';
     return `${textWithoutBlock}${gap}${[openingLine, ...head, ...lines, closingLine].join('\n')}\n`;
   }
-  const all = textWithoutBlock.split('\n');
-  const place = all.findIndex((line) => line.trimEnd() === afterLine);
-  if (place < 0)
+  const fileLines = textWithoutBlock.split('\n');
+  const precedingIndex = fileLines.findIndex((line) => line.trimEnd() === afterLine);
+  if (precedingIndex < 0)
     throw new SettingError(`it has no line "${afterLine}"; use --print and add the lines yourself.`);
-  // Items of a list have one indentation.
-  const [indent = ''] = /^ *(?=- )/.exec(all.slice(place + 1).find((line) => /^ *- /.test(line)) ?? '') ?? [];
+  const followingLines = fileLines.slice(precedingIndex + 1);
+  // All items of a YAML list must have the same indentation.
+  const firstItem = followingLines.find((line) => /^ *- /.test(line)) ?? '';
+  const [indent = ''] = /^ *(?=- )/.exec(firstItem) ?? [];
   const block = [openingLine, ...lines, closingLine].map((line) => indent + line);
-  return [...all.slice(0, place + 1), ...block, ...all.slice(place + 1)].join('\n');
+  return [...fileLines.slice(0, precedingIndex + 1), ...block, ...followingLines].join('\n');
 }
 
 export function removeBlock(text: string): string {

@@ -93,11 +93,11 @@ function setText(text: string, path: readonly string[], render: (indent: string)
   }
   const comma = commaAfter(text, lastMember.value.end);
   const insertAt = comma ?? lastMember.value.end;
-  // A comment behind the last member stays on its line.
-  const place =
-    insertAt + (/^[ \t]*(?:\/\/[^\n]*|\/\*[^\n]*?\*\/)/.exec(text.slice(insertAt))?.[0].length ?? 0);
+  // A comment after the last member stays on its line, before the new member.
+  const comment = /^[ \t]*(?:\/\/[^\n]*|\/\*[^\n]*?\*\/)/.exec(text.slice(insertAt))?.[0] ?? '';
+  const textAfter = text.slice(insertAt + comment.length);
   const separator = comma === undefined ? ',' : '';
-  return `${text.slice(0, insertAt)}${separator}${text.slice(insertAt, place)}\n${indent}${entry}${text.slice(place)}`;
+  return `${text.slice(0, insertAt)}${separator}${comment}\n${indent}${entry}${textAfter}`;
 }
 
 /** Renders the value, wrapped in an object of one member for each missing key. */

@@ -6,7 +6,7 @@ import { SettingError } from '../../../kernel/settings.ts';
 
 // Besides its pool, a gateway has a connection for jobs, one for notifications and one for long
 // statements.
-const connectionsBeside = 3;
+const connectionsBesidePool = 3;
 const projectConnections = 5;
 const mostConnections = 10;
 const fewestConnections = 2;
@@ -20,7 +20,7 @@ export interface WorkerConnectionsOptions {
 /** The size of each worker's pool. Throws a SettingError when there are too few connections. */
 export function divideConnections({ workers, maxConnections, hasProject }: WorkerConnectionsOptions): number {
   const share = Math.floor((maxConnections * 0.8) / workers);
-  const size = share - connectionsBeside - (hasProject ? projectConnections : 0);
+  const size = share - connectionsBesidePool - (hasProject ? projectConnections : 0);
   if (size >= fewestConnections) return Math.min(size, mostConnections);
   throw new SettingError(
     `WORKERS ${workers} is too many for a database with ${maxConnections} connections; raise max_connections, or start fewer workers.`,
