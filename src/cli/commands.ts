@@ -42,12 +42,12 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'admin',
-    summary: "Manage the administrator's credentials and those of products' backends.",
+    summary: "Manage the credentials of the administrator and of products' backends.",
     load: () => import('./commands/admin.ts'),
   },
   {
     name: 'audit',
-    summary: 'List what was changed, and verify the hash chain of this log.',
+    summary: 'List the entries of the audit log, and verify its hash chain.',
     load: () => import('./commands/audit.ts'),
   },
   {
@@ -57,12 +57,12 @@ export const commands: readonly CommandEntry[] = [
   },
   {
     name: 'login',
-    summary: 'Log in at a gateway and store the token for the commands below.',
+    summary: 'Log in to a gateway and store the token for the commands below.',
     load: () => import('./commands/login.ts'),
   },
   {
     name: 'logout',
-    summary: 'End the stored token, at the gateway and on this machine.',
+    summary: 'Revoke the stored token at the gateway and delete it from this machine.',
     load: () => import('./commands/logout.ts'),
   },
   {

@@ -40,7 +40,9 @@ const exitTimeoutMs = 10_000;
 
 function exitAfterTimeout(): void {
   setTimeout(() => {
-    printError('townhall: something was still open; the process is ended.');
+    printError(
+      `townhall: the process did not exit within ${exitTimeoutMs / 1_000} s by itself; exiting now.`,
+    );
     process.exit();
   }, exitTimeoutMs).unref();
 }

@@ -235,25 +235,25 @@ describe('townhall call', () => {
   });
 
   test.each([
-    ['no server', [], 'gateway'],
-    ['an operation that is none', ['gateway', 'env.upsertVariabl'], 'Did you mean env.upsertVariable?'],
-    ['a member that is none', ['gateway', 'env.upsertVariable', 'kay=A'], 'Did you mean key?'],
+    ['a call without a server', [], 'gateway'],
+    ['an unknown operation', ['gateway', 'env.upsertVariabl'], 'Did you mean env.upsertVariable?'],
+    ['an unknown member', ['gateway', 'env.upsertVariable', 'kay=A'], 'Did you mean key?'],
     ['a member twice', ['gateway', 'env.upsertVariable', 'key=A', 'key=B'], 'twice'],
     ['a word without a value', ['gateway', 'env.upsertVariable', 'key'], 'NAME=VALUE'],
-    ['a path without its member', ['gateway', 'ai.getModel'], 'model_id=VALUE'],
+    ['a missing path parameter', ['gateway', 'ai.getModel'], 'model_id=VALUE'],
     [
-      'text where JSON belongs',
+      'text instead of JSON',
       ['gateway', 'ai.createChatCompletion', 'messages=hello'],
       'messages takes array',
     ],
     ['two bodies', ['gateway', 'env.upsertVariable', 'key=A', '--body', '{}'], 'not by both'],
-    ['a body where none belongs', ['gateway', 'accounts.getMe', '--body', '{}'], 'has no body'],
-    ['an address that is none', ['gateway', 'accounts.getMe', '--url', 'localhost'], '--url'],
+    ['a body for an operation without one', ['gateway', 'accounts.getMe', '--body', '{}'], 'has no body'],
+    ['an invalid address', ['gateway', 'accounts.getMe', '--url', 'localhost'], '--url'],
   ])('refuses %s without calling the server', async (_title, words, sentence) => {
     expect(await call(words)).toMatchObject({ code: 2, screen: expect.stringContaining(sentence) });
   });
 
-  test('sends the credential of a local edition only when it is named', async () => {
+  test('sends the token of a local edition to another server only with --token-file', async () => {
     await mkdir(join(folder, 'data'), { recursive: true });
     await writeFile(join(folder, 'data/local.token'), 'th_usr_local\n');
     const authorizations: (string | undefined)[] = [];

@@ -74,9 +74,9 @@ describe('runCommand', () => {
   });
 
   test.each([
-    [['item'], 'say "townhall box item add NAME [KEY=VALUE ...]" or "townhall box item color red|green"'],
+    [['item'], 'use "townhall box item add NAME [KEY=VALUE ...]" or "townhall box item color red|green"'],
     [['item', 'ad'], 'Did you mean "townhall box item add"?'],
-    [['item', 'add'], 'say "townhall box item add NAME [KEY=VALUE ...]"; see --help.'],
+    [['item', 'add'], 'use "townhall box item add NAME [KEY=VALUE ...]"; see --help.'],
     [['item', 'color', 'gren'], 'Did you mean "townhall box item color green"?'],
     [['item', 'color', 'red', 'twice'], '"twice" is not part of this command'],
     [['itm'], '"itm" is not part of this command; see --help. Did you mean "townhall box item"?'],

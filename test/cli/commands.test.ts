@@ -68,7 +68,7 @@ describe('the command line', () => {
     expect(screen).toContain(sentence);
   });
 
-  test('suggests nothing for a word that resembles none', async () => {
+  test('suggests nothing for a word unlike any command', async () => {
     const { code, screen } = await runCommandLine(['frobnicate']);
     expect(code).toBe(2);
     expect(screen).not.toContain('Did you mean');
@@ -228,7 +228,7 @@ describe('townhall admin', () => {
     return status;
   }
 
-  test('sets up an administrator, also beside a running server', async () => {
+  test('sets up an administrator, and resets it beside a running server', async () => {
     const setup = await runAdmin('twelve chars\n', 'setup', 'root', '--json');
     expect(setup.code, setup.screen).toBe(0);
     expect(setup.screen).toContain('{"action":"setup","admin_id":"root"}');

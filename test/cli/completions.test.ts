@@ -159,18 +159,18 @@ describe.each(Object.keys(fileOf) as Shell[])('townhall completions %s', (shell)
     expect(completionsOf[shell](line).sort()).toEqual([...words].sort());
   });
 
-  test.skipIf(!isInstalled)('expands no word of a server', () => {
+  test.skipIf(!isInstalled)('does not expand the words of a server', () => {
     expect(completionsOf[shell]('townhall users unblock ').join('')).toContain('touch');
     expect(existsSync(join(folder, 'expanded'))).toBe(false);
   });
 
-  test.skipIf(!isInstalled)('asks no server for flags', () => {
+  test.skipIf(!isInstalled)('completes options without calling a server', () => {
     expect(completionsOf[shell]('townhall users remove --ur')).toEqual(['--url']);
     expect(existsSync(join(folder, 'asked'))).toBe(false);
   });
 
   // In bash, files are an option of `complete` that only a terminal applies.
-  test.skipIf(!isInstalled || shell === 'bash')('offers files where no fixed word follows', () => {
+  test.skipIf(!isInstalled || shell === 'bash')('offers files when no fixed word can follow', () => {
     expect(completionsOf[shell]('townhall db backup a-f')).toEqual(['a-file']);
     expect(completionsOf[shell]('townhall db a-f')).toEqual([]);
   });

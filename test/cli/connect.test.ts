@@ -149,7 +149,7 @@ describe('townhall connect', () => {
     const changedSettings = { ...settings, env: { ...settings.env, MINE: '1' } };
     await put(JSON.stringify(changedSettings), '.claude/settings.json');
     const { output } = await connect('claude', '--undo');
-    expect(output[0]).toContain('only the entries of Townhall are removed');
+    expect(output[0]).toContain("only Townhall's entries are removed");
     expect(JSON.parse(await read('.claude/settings.json'))).toEqual({ env: { MINE: '1' } });
   });
 
@@ -161,7 +161,7 @@ describe('townhall connect', () => {
     expect(await readdir(file('.gemini'))).toEqual(['settings.json']);
   });
 
-  test('says how to undo where the test call is refused', async () => {
+  test('says how to undo when the test call is refused', async () => {
     await expect(connect('claude', '--model', 'acme/unknown')).rejects.toThrow(/test call failed.*--undo/);
     await connect('claude', '--undo');
   });
@@ -180,7 +180,7 @@ describe('townhall connect', () => {
     expect(output.join('\n')).toContain('supports_websockets = true');
   });
 
-  test('refuses a budget that is no amount', async () => {
+  test('refuses a budget that is not an amount', async () => {
     await expect(connect('claude', '--budget', 'much')).rejects.toThrow('--budget takes US dollars');
   });
 

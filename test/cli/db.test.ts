@@ -144,7 +144,7 @@ async function backUp(file: string, env: Record<string, string>): Promise<void> 
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   expect(await run(['db', 'backup', file], env)).toMatchObject({
     code: 1,
-    screen: expect.stringContaining('exists already'),
+    screen: expect.stringContaining('already exists'),
   });
 }
 
@@ -236,7 +236,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     const gateway = await createHost('beside');
     expect(await run(['db', 'restore', file], gateway)).toMatchObject({
       code: 1,
-      screen: expect.stringContaining("of no gateway's database; say --agent"),
+      screen: expect.stringContaining("not of the gateway's database; set --agent"),
     });
     const newHost = await createAgentHost('helper2');
     const restoration = await run(['db', 'restore', file, '--agent', '--json'], newHost);
@@ -254,7 +254,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
     if (!isPostgres) expect((await stat(newHost['AGENT_DATA_DIR'] ?? '')).mode & 0o077).toBe(0);
   });
 
-  test('refuses a file that is no backup of its engine', async () => {
+  test('refuses a file that is not a backup of its engine', async () => {
     const newHost = { ...(await createHost('other')), TOWNHALL_MASTER_KEY: masterKey };
     const file = join(folder, 'foreign.backup');
     await writeFile(file, 'a letter');
@@ -341,7 +341,7 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
       await compactedDatabase.close();
     });
 
-    test('compacts nothing where there is no database', async () => {
+    test('refuses to compact a missing database', async () => {
       expect(await run(['db', 'compact', '--agent'], await createAgentHost('absent-agent'))).toMatchObject({
         code: 2,
         screen: expect.stringContaining('There is no database at'),

@@ -161,12 +161,12 @@ describe('townhall doctor', () => {
       expect(await checkProvider(provider, members)).toMatchObject({ state: 'warn', message });
     });
 
-    test('fails on a provider of another form', async () => {
+    test('fails on an invalid provider', async () => {
       expect(await checkProvider({ id: 'acme', keys: 5 })).toMatchObject({ state: 'fail' });
     });
   });
 
-  test('accepts a port that a Townhall holds', async () => {
+  test('accepts a port that a Townhall server holds', async () => {
     expect(await checkPort(new URL(world.url).port)).toMatchObject({
       state: 'ok',
       message: expect.stringContaining('Townhall'),
@@ -191,7 +191,7 @@ describe('townhall doctor', () => {
   test('distinguishes a wrong master key from a missing one', async () => {
     // A running gateway would answer with its own key, so it must not run.
     await world.close();
-    const digestBefore = await digestFolders();
+    const digestBefore = await digestDataFolder();
     expect((await examine([])).of('master key')).toMatchObject({ state: 'ok' });
     const wrongKey = await examine([], { TOWNHALL_MASTER_KEY: newMasterKey() });
     expect(wrongKey).toMatchObject({ code: 1 });
@@ -204,7 +204,7 @@ describe('townhall doctor', () => {
       state: 'fail',
       message: expect.not.stringContaining('not the one'),
     });
-    expect(await digestFolders()).toBe(digestBefore);
+    expect(await digestDataFolder()).toBe(digestBefore);
   });
 
   test('names the address of an unreachable database', async () => {
@@ -229,7 +229,7 @@ describe('townhall doctor', () => {
     expect(of('data folder')).toMatchObject({ state: 'warn', next: `chmod 700 ${path}` });
   });
 
-  test('fails on a file in place of the data folder', async () => {
+  test('fails on a file at the path of the data folder', async () => {
     await writeFile(join(folder, 'file'), '');
     const { of } = await examineFolder(join(folder, 'file'));
     expect(of('data folder')).toMatchObject({ state: 'fail' });
@@ -278,8 +278,11 @@ async function checkPort(port: string): Promise<Finding | undefined> {
   return findings.find(({ check }) => check === 'port gateway');
 }
 
-/** A digest of the key and the media. The engine's own files change whenever it is opened. */
-async function digestFolders(): Promise<string> {
+/**
+ * A digest of the master key and of the names in the data folder, without the folder `pg`: the engine
+ * changes its files whenever the database is opened.
+ */
+async function digestDataFolder(): Promise<string> {
   const path = env['DATABASE_PATH'];
   if (path === undefined) return '';
   const names = (await readdir(path)).filter((name) => name !== 'pg').sort();

@@ -70,7 +70,7 @@ describe('townhall env rewrap', () => {
     expect(thirdRewrap.rewrapped).toBe(2);
   });
 
-  test('explains a failure without the key', async () => {
+  test('reports that nothing was changed without the key', async () => {
     const { code, screen } = await runTownhall(['env', 'rewrap'], {
       cwd: folder,
       env: { ...databaseSettings, TOWNHALL_MASTER_KEY: keys[0] },
@@ -88,7 +88,7 @@ describe('townhall env rewrap', () => {
 });
 
 describe('townhall env keys', () => {
-  test('counts the values under each key without any key', async () => {
+  test('counts the values of each key without having a key', async () => {
     const list = await listKeys(folder, databaseSettings);
     expect(list.keys).toEqual([
       { kid: expect.stringMatching(/^[0-9a-f]{12}$/), values: 2, current: true, setting: null },

@@ -113,9 +113,11 @@ describe('your first plugin', { timeout: 120_000 }, () => {
 
     test('the agent starts again after the repair of a syntax error', async () => {
       await edit('const rolls', 'const const rolls');
-      await edition.waitFor(/index\.ts cannot be loaded: .+ \(line \d+\)[^]*starts again after a change/);
+      await edition.waitFor(
+        /index\.ts cannot be loaded: .+ \(line \d+\)[^]*restarts when one of its files changes/,
+      );
       await edit('const const rolls', 'const rolls');
-      await edition.waitFor(/starts again after a change[^]*is running\./);
+      await edition.waitFor(/restarts when one of its files changes[^]*is running\./);
       expect(await rollDice()).toMatchObject({ total: expect.any(Number) });
     });
 

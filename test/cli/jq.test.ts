@@ -107,7 +107,7 @@ describe('--jq', () => {
     );
   });
 
-  test('fails where the expression does not fit the document', async () => {
+  test('fails when the expression does not fit the document', async () => {
     const { code, output, errors } = await runPrinting([list], ['list', '--jq', '.items[].id[]']);
     expect(code).toBe(1);
     expect(output).toEqual([]);

@@ -51,7 +51,7 @@ describe('a JSON edit', () => {
     expect(JSON.parse(text)).toEqual({ list: [{ id: 0 }, { id: 1 }] });
   });
 
-  test('ignores brackets and comment signs in texts', () => {
+  test('ignores brackets and comment signs in strings', () => {
     const text = apply('{"a": "} // \\" {", "b": 1}', edit([['b', 2]]));
     expect(text).toBe('{"a": "} // \\" {", "b": 2}');
   });
@@ -59,7 +59,7 @@ describe('a JSON edit', () => {
   test.each([
     ['a broken file', '{"a": ', 'line 1 is not valid JSON'],
     ['a list', '[1]', 'is not an object'],
-    ['a text on the way', '{"env": "x"}', 'env is not an object'],
+    ['a string on the path', '{"env": "x"}', 'env is not an object'],
   ])('refuses %s and names the file', (_name, text, message) => {
     expect(() => apply(text, edit([['env.URL', 'x']]))).toThrow(message);
     expect(() => apply(text, edit([['env.URL', 'x']]))).toThrow('settings.json');
@@ -81,7 +81,7 @@ describe('the undo of a JSON edit', () => {
     ['comments', commentedText],
     ['a list', '{\n  "models": {\n    "openai": [\n      { "id": 2 }\n    ]\n  }\n}\n'],
     ['one line', '{"a": 1}'],
-  ])('leaves the members of others where the file had %s', (_name, text) => {
+  ])('keeps all other members of a file with %s', (_name, text) => {
     const { text: connectedText, changes } = applyEdit(change, text);
     const laterText = apply(connectedText, edit([['later', true]]));
     const restoredText = revertEdit('json', changes, laterText);
@@ -99,13 +99,13 @@ describe('the undo of a JSON edit', () => {
 });
 
 describe('a block of lines', () => {
-  test('stands at the end and is replaced', () => {
+  test('is appended, and replaced by a later block', () => {
     const text = writeBlock(writeBlock('a: 1', ['b: 2']), ['b: 3']);
     expect(text).toBe('a: 1\n# >>> townhall connect\nb: 3\n# <<< townhall connect\n');
     expect(removeBlock(text)).toBe('a: 1\n');
   });
 
-  test('has the indent of the list below its line', () => {
+  test('has the indentation of the list below its line', () => {
     const text = writeBlock(
       'models:\n    - name: a # mine\nrules: []\n',
       ['- name: b', '  model: c'],

@@ -98,7 +98,7 @@ describe('townhall ledger journal', () => {
     });
   });
 
-  test('applies a journal to the present ledger', async () => {
+  test('applies a journal to the current ledger', async () => {
     const name = await putJournalAside();
     const { output } = await runInProcess(['ledger', 'journal', 'apply', name, '--json'], env);
     const { journal: journalId } = JSON.parse(output.join('')) as { journal: string };

@@ -122,7 +122,7 @@ describe('townhall login', () => {
   });
 
   test.each([refusal(503, 'unavailable'), refusal(400, 'authorization_pending')])(
-    'ends when the code expires: $body.error.code',
+    'fails when the code expires: $body.error.code',
     async (poll) => {
       polls = [poll];
       expiresInSeconds = 0;
@@ -180,7 +180,7 @@ describe('townhall login --admin', () => {
     });
   });
 
-  test('is used by commands of administrators', async () => {
+  test('provides the session for commands of administrators', async () => {
     await loginAsAdmin();
     await run('users', 'list');
     expect(requests.at(-1)).toMatchObject({
@@ -201,7 +201,7 @@ describe('townhall login --admin', () => {
     await expect(run('logout', '--admin')).rejects.toThrow('"townhall login --admin" creates one.');
   });
 
-  test('needs --admin for its options', async () => {
+  test('refuses the options of --admin without it', async () => {
     await expect(run('login', '--url', url, '--admin-id', 'ada')).rejects.toThrow('belong to --admin');
   });
 });
@@ -219,7 +219,7 @@ describe('townhall logout', () => {
     expect(await profiles()).toEqual({ current: 'shop', profiles: { shop: { url } } });
   });
 
-  test('names the command that logs in where there is no token', async () => {
+  test('names the command that logs in when there is no token', async () => {
     await expect(run('logout')).rejects.toThrow(/townhall login/);
   });
 });

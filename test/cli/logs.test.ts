@@ -44,7 +44,7 @@ function runLogs(
 }
 
 describe('townhall logs of a file or a pipe', () => {
-  test('prints the lines of one request as they are', async () => {
+  test('prints the lines of one request unchanged', async () => {
     const { code, screen } = await runLogs(['server.log', '--request', 'req_1']);
     expect([code, screen]).toEqual([0, `${JSON.stringify(failedLine)}\n`]);
   });
@@ -138,11 +138,11 @@ describe('townhall logs of a running local edition', () => {
     expect(screen).not.toContain('CANARY');
   });
 
-  test('has more lines than the screen of the server', () => {
+  test('shows lines that the server itself does not print', () => {
     expect(server.screen()).not.toContain('"msg":"request"');
   });
 
-  test('follows further lines until it is stopped', async () => {
+  test('prints new lines until it is stopped with --follow', async () => {
     const follower = townhall(['logs', '--follow', '--pretty'], { cwd: folder });
     await follower.waitFor(/ai\.generateText/);
     await fetch(`${url}/nowhere-at-all`);

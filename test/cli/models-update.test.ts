@@ -143,7 +143,7 @@ describe('townhall models update', () => {
 
   test.each([
     ['a price above the factor', { input: inputRate * 4, output: 1 }],
-    ['a price of nothing', { input: 0, output: 1 }],
+    ['a price of zero', { input: 0, output: 1 }],
     ['a missing price', { output: 1 }],
     ['no price at all', null],
   ])('refuses %s unless the model is allowed to jump', async (_name, rates) => {
@@ -158,7 +158,7 @@ describe('townhall models update', () => {
 
   test.each([
     ['a new model that is free', { upstream_model: 'gpt-9', rates: null }],
-    ['a further name that makes a model cheap', { rates: { input: 1, output: 1 } }],
+    ['another name that makes a model cheap', { rates: { input: 1, output: 1 } }],
   ])('refuses %s', async (_name, members) => {
     const model = { ...documentWith(inputRate).models?.[0], id: 'openai/other', ...members };
     const { code, output } = await update({ models: [model] } as CatalogDocument);
@@ -280,7 +280,7 @@ describe('townhall models rollback', () => {
   });
 
   test('reports that there is no update to undo', async () => {
-    await expect(run('rollback', '--yes')).rejects.toThrow('nothing was updated yet');
+    await expect(run('rollback', '--yes')).rejects.toThrow('nothing has been updated yet');
   });
 });
 
@@ -323,7 +323,7 @@ describe('a download of a catalog', () => {
     await expect(catalogSource(url).readDocument()).rejects.toThrow('set the final address');
   });
 
-  test('ends at the bound of its size', async () => {
+  test('stops at its size limit', async () => {
     const part = Buffer.alloc(64 * 1024, ' ');
     const url = await serve((_request, response) => {
       response.on('error', () => {});
@@ -338,7 +338,7 @@ describe('a download of a catalog', () => {
     );
   });
 
-  test('ends at its deadline within the body', async () => {
+  test('stops at its deadline while the body arrives', async () => {
     const url = await serve((_request, response) => void response.write('{'));
     await expect(catalogSource(url, { timeoutMs: 50 }).readDocument()).rejects.toThrow(
       'did not answer completely within 0.05 s',

@@ -42,7 +42,7 @@ describe('findTool', () => {
     );
   });
 
-  test('says what to install where no tool is installed', async () => {
+  test('says what to install when no tool is installed', async () => {
     const tool = findTool('pg_dump', { PATH: join(folder, 'none') }, { serverMajor: 15, versions: folder });
     await expect(tool).rejects.toThrow(
       'pg_dump is not installed. Install the client programs of PostgreSQL 15',

@@ -67,7 +67,7 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /TOWNHALL_MASTER_KEY must contain 32 bytes/,
   },
   {
-    title: 'a TOWNHALL_MASTER_KEY_FILE that is not there',
+    title: 'a TOWNHALL_MASTER_KEY_FILE that does not exist',
     commands: ['gateway'],
     env: { TOWNHALL_MASTER_KEY_FILE: 'none' },
     code: 2,
@@ -88,7 +88,7 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /TOWNHALL_MASTER_KEY/,
   },
   {
-    title: 'a DATABASE_URL that is no address',
+    title: 'a DATABASE_URL that is not an address',
     commands: ['gateway'],
     env: { DATABASE_URL: 'nonsense', TOWNHALL_MASTER_KEY: masterKey },
     code: 2,
@@ -124,7 +124,7 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /DATABASE_PATH: .*file/,
   },
   {
-    title: 'a DATABASE_PATH where no folder can be made',
+    title: 'a DATABASE_PATH where no folder can be created',
     commands: ['gateway'],
     env: { DATABASE_PATH: '/proc/x' },
     code: 2,
@@ -170,7 +170,7 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /JOURNAL_PATH: /,
   },
   {
-    title: 'a JOURNAL_PATH where no folder can be made',
+    title: 'a JOURNAL_PATH where no folder can be created',
     commands: ['gateway'],
     env: { JOURNAL_PATH: '/proc/x' },
     code: 2,
@@ -203,14 +203,14 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /STORAGE_S3_KEY_ID/,
   },
   {
-    title: 'a MODELS_FILE that is not there',
+    title: 'a MODELS_FILE that does not exist',
     commands: ['gateway'],
     env: { MODELS_FILE: 'none.json' },
     code: 2,
     message: /MODELS_FILE none\.json: there is no such file/,
   },
   {
-    title: 'a MODELS_FILE that is no JSON',
+    title: 'a MODELS_FILE that is not JSON',
     commands: ['gateway'],
     env: { MODELS_FILE: 'models.json' },
     files: { 'models.json': '{' },
@@ -226,7 +226,7 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /MODELS_FILE models\.json: models\[0\]\.provider/,
   },
   {
-    title: 'a TOWNHALL_PROJECT that is not there',
+    title: 'a TOWNHALL_PROJECT that does not exist',
     commands: ['gateway'],
     env: { TOWNHALL_PROJECT: '/nonexistent' },
     code: 1,
@@ -247,28 +247,28 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /METRICS_HOST/,
   },
   {
-    title: 'a TOWNHALL_CITY_BASE_URL that is no address',
+    title: 'a TOWNHALL_CITY_BASE_URL that is not an address',
     commands: ['gateway'],
     env: { TOWNHALL_CITY_BASE_URL: 'nonsense' },
     code: 2,
     message: /TOWNHALL_CITY_BASE_URL/,
   },
   {
-    title: 'a CORS_ORIGINS that is no origin',
+    title: 'a CORS_ORIGINS that is not an origin',
     commands: ['gateway'],
     env: { CORS_ORIGINS: 'https://a.example/path' },
     code: 2,
     message: /CORS_ORIGINS takes/,
   },
   {
-    title: 'a TRUSTED_PROXIES that is no address',
+    title: 'a TRUSTED_PROXIES that is not an address',
     commands: ['gateway'],
     env: { TRUSTED_PROXIES: 'nonsense' },
     code: 2,
     message: /TRUSTED_PROXIES/,
   },
   {
-    title: 'an OTEL_EXPORTER_OTLP_ENDPOINT that is no address',
+    title: 'an OTEL_EXPORTER_OTLP_ENDPOINT that is not an address',
     commands: ['gateway', 'agent'],
     env: { ...token, OTEL_EXPORTER_OTLP_ENDPOINT: 'nonsense' },
     code: 2,
@@ -282,21 +282,21 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /AGENT_GATEWAY_TOKEN/,
   },
   {
-    title: 'an AGENT_VARIANT that is none',
+    title: 'an unknown AGENT_VARIANT',
     commands: ['agent'],
     env: { ...token, AGENT_VARIANT: 'ancient' },
     code: 2,
     message: /AGENT_VARIANT/,
   },
   {
-    title: 'an AGENT_GATEWAY_URL that is no address',
+    title: 'an AGENT_GATEWAY_URL that is not an address',
     commands: ['agent'],
     env: { ...token, AGENT_GATEWAY_URL: 'nonsense' },
     code: 2,
     message: /--gateway-url/,
   },
   {
-    title: 'an AGENT_DATABASE_URL that is no address',
+    title: 'an AGENT_DATABASE_URL that is not an address',
     commands: ['agent'],
     env: { ...token, AGENT_DATABASE_URL: 'nonsense' },
     code: 2,
@@ -317,14 +317,14 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /AGENT_DATA_DIR: /,
   },
   {
-    title: 'an AGENT_DATA_DIR where no folder can be made',
+    title: 'an AGENT_DATA_DIR where no folder can be created',
     commands: ['agent', 'start'],
     env: { ...token, AGENT_DATA_DIR: '/proc/x' },
     code: 2,
     message: /AGENT_DATA_DIR: /,
   },
   {
-    title: 'an AGENT_WORKSPACE that is not there',
+    title: 'an AGENT_WORKSPACE that does not exist',
     commands: ['agent'],
     env: { ...token, AGENT_WORKSPACE: 'none' },
     code: 2,
@@ -338,14 +338,14 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /\/dev\/null/,
   },
   {
-    title: 'an AGENT_PLUGINS file that is not there',
+    title: 'an AGENT_PLUGINS file that does not exist',
     commands: ['agent', 'start'],
     env: { ...token, AGENT_PLUGINS: './none.mjs' },
     code: 2,
     message: /none\.mjs/,
   },
   {
-    title: 'an AGENT_PLUGIN_CONFIG that is no JSON',
+    title: 'an AGENT_PLUGIN_CONFIG that is not JSON',
     commands: ['agent'],
     env: { ...token, AGENT_PLUGIN_CONFIG: 'config.json' },
     files: { 'config.json': '{' },
@@ -360,7 +360,7 @@ const refusedStarts: readonly RefusedStart[] = [
     message: /AGENT_HOST/,
   },
   {
-    title: 'a TOWNHALL_AGENT_URL that is no address',
+    title: 'a TOWNHALL_AGENT_URL that is not an address',
     commands: ['console'],
     env: { TOWNHALL_AGENT_URL: 'nonsense' },
     code: 2,
@@ -399,7 +399,7 @@ async function runRefusedStart(
 
 /** The output has no stack trace or secret, the process exited by itself, and no data folder is locked. */
 function expectClean(screen: string, cwd: string): void {
-  expect(screen).not.toMatch(/\n {4}at |CANARY|was still open/);
+  expect(screen).not.toMatch(/\n {4}at |CANARY|did not exit within/);
   expect(globSync('**/townhall.pid', { cwd })).toEqual([]);
 }
 
@@ -453,7 +453,7 @@ describe('a refused start', () => {
     },
   );
 
-  test('leaves a database that the next start opens', async () => {
+  test('leaves a database that the next start can open', async () => {
     const cwd = await mkdtemp(join(folder, 'again-'));
     const firstStart = await runRefusedStart('gateway', { JOURNAL_PATH: '/dev/null/x' }, cwd);
     expect(firstStart.code).toBe(2);

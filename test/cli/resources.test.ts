@@ -112,12 +112,12 @@ describe('the credential', () => {
     expect(lastRequest().headers.authorization).toBe(`Bearer ${token}`);
   });
 
-  test('is TOWNHALL_TOKEN where the others are not set', async () => {
+  test('is TOWNHALL_TOKEN when the other variables are not set', async () => {
     await runInProcess(['users', 'list'], { TOWNHALL_URL: url, TOWNHALL_TOKEN: 'any' });
     expect(lastRequest().headers.authorization).toBe('Bearer any');
   });
 
-  test('is an administrator’s without one of a user', async () => {
+  test("is an administrator's when no user token is set", async () => {
     await runInProcess(['usage', 'list'], { TOWNHALL_URL: url, TOWNHALL_ADMIN_TOKEN: 'admin' });
     expect(lastRequest().headers.authorization).toBe('Bearer admin');
   });
@@ -180,7 +180,7 @@ describe('the first word', () => {
     expect(bodies.at(-1)).toBe('{"name":"stage=test"}');
   });
 
-  test('is refused where it sets another member', async () => {
+  test('is refused when it sets another member', async () => {
     await expect(runInProcess(['keys', 'create', 'credit_cap=5'], { TOWNHALL_URL: url })).rejects.toThrow(
       'the first word is the name, and "credit_cap=5" sets credit_cap; write NAME before it.',
     );
@@ -189,9 +189,14 @@ describe('the first word', () => {
 
 describe('a refused credential', () => {
   test.each([
-    ['an unset one', ['keys', 'list'], {}, /^No token was sent\.\nLog in with "townhall login --url http:/],
     [
-      'that of the environment',
+      'a missing user token',
+      ['keys', 'list'],
+      {},
+      /^No token was sent\.\nLog in with "townhall login --url http:/,
+    ],
+    [
+      'the token of the environment',
       ['keys', 'list'],
       { TOWNHALL_TOKEN: 'refused' },
       /^The token of TOWNHALL_TOKEN was sent\./,
@@ -200,13 +205,13 @@ describe('a refused credential', () => {
       'a user token at an operation of administrators',
       ['users', 'list'],
       { TOWNHALL_TOKEN: 'refused' },
-      /\nIt takes an administrator: log in with "townhall login --admin --url http:/,
+      /\nThe operation needs an administrator: log in with "townhall login --admin --url http:/,
     ],
     [
       'a missing token of the agent',
       ['call', 'agent', 'sessions.list'],
       {},
-      /^No token was sent\.\nIt takes the agent's token: set --token-file/,
+      /^No token was sent\.\nThe operation needs the agent's token: set --token-file/,
     ],
   ])('names %s and the remedy', async (_, words, env, advice) => {
     const servers = { TOWNHALL_URL: `${url}/strict`, TOWNHALL_AGENT_URL: `${url}/strict` };

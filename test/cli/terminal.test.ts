@@ -88,7 +88,7 @@ describe.skipIf(!hasTerminal || inject('databaseSource')?.engine === 'postgres')
 
     test('reset replaces the credentials of the one administrator', async () => {
       const { code, screen } = await runAdmin('reset', 'grace', { password: 'another-password' });
-      expect(screen).toMatch(/replaced by those of grace/);
+      expect(screen).toMatch(/The administrator is now grace/);
       expect(code).toBe(0);
     });
   },

@@ -156,7 +156,7 @@ describe('townhall gateway --workers 2', () => {
         return ids.length === 2 && !ids.includes(first);
       })
       .toBe(true);
-    await server.waitFor(/"reason":"SIGKILL".*a worker has ended/);
+    await server.waitFor(/"reason":"SIGKILL".*a worker has exited/);
     await expect.poll(isServed).toBe(true);
   });
 
@@ -181,12 +181,12 @@ describe('townhall gateway --workers 2', () => {
 });
 
 describe('the connections of workers', () => {
-  test('stay below 80 % of those of the database', () => {
+  test('stay below 80 % of the limit of the database', () => {
     expect(divideConnections({ workers: 8, maxConnections: 100, hasProject: false })).toBe(7);
     expect(divideConnections({ workers: 2, maxConnections: 100, hasProject: true })).toBe(10);
   });
 
-  test('are refused where fewer than two per worker remain', () => {
+  test('are refused when fewer than two per worker remain', () => {
     expect(() => divideConnections({ workers: 20, maxConnections: 100, hasProject: false })).toThrow(
       'WORKERS 20 is too many for a database with 100 connections',
     );

@@ -41,7 +41,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     const treeBefore = readTree(city.directory);
     const { code, screen } = await city.run(['deploy', '--dry-run']);
     expect(screen).toContain('0.1.0 to 0.1.1');
-    expect(screen).toMatch(/database +will be made/);
+    expect(screen).toMatch(/database +will be created/);
     expect(code).toBe(0);
     expect(readTree(city.directory)).toEqual(treeBefore);
   });
@@ -50,7 +50,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     const treeBefore = readTree(city.directory);
     const { code, screen } = await city.run(['deploy', '--verify-only'], { PORT: '1' });
     expect(code).toBe(1);
-    expect(screen).toContain('Nothing healthy serves');
+    expect(screen).toContain('No healthy version serves');
     expect(readTree(city.directory)).toEqual(treeBefore);
   });
 

@@ -168,7 +168,9 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
     await run.waitFor(/trying/);
     run.process.kill('SIGINT');
     expect(await run.ended).toBe(1);
-    expect(run.screen()).toContain('It was stopped.\nVersion 0.1.1 serves on; nothing was changed.');
+    expect(run.screen()).toContain(
+      'The deployment was stopped.\nVersion 0.1.1 is still running; nothing was changed.',
+    );
     expect(await snapshot()).toEqual(snapshotBefore);
   });
 });
@@ -229,7 +231,7 @@ describe('a City whose port is in use', { timeout: 4 * minutes }, () => {
     const { code, screen } = await city.run(['city', 'run']);
     await new Promise((resolve) => otherServer.close(resolve));
     expect(screen).toContain(`127.0.0.1:${port} is not available: another program listens there`);
-    expect(screen).not.toContain('was still open');
+    expect(screen).not.toContain('did not exit within');
     expect(code).toBe(1);
     expect(existsSync(cityFolder(city.directory).socket)).toBe(false);
   });

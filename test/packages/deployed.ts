@@ -108,7 +108,7 @@ async function planBeforeDeployment({ townhall, folder, packageVersion }: Projec
   });
   expect(await townhall(['deploy', '--verify-only'])).toMatchObject({
     code: 1,
-    screen: expect.stringContaining('Nothing healthy serves'),
+    screen: expect.stringContaining('No healthy version serves'),
   });
   expect(readTree(folder, serverFiles)).toEqual(treeBefore);
   expect(packageVersion()).toBe('0.1.0');
@@ -180,7 +180,7 @@ async function changeNothing({ townhall, get, folder, url }: Project): Promise<v
   expect(await townhall(['deploy'])).toMatchObject({
     code: 1,
     screen: expect.stringMatching(
-      /src\/index\.ts: the letter box is shut \(line \d+\)\nVersion 0\.1\.1 serves on; nothing was changed/,
+      /src\/index\.ts: the letter box is shut \(line \d+\)\nVersion 0\.1\.1 is still running; nothing was changed/,
     ),
   });
   writeFileSync(entry, source);

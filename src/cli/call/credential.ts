@@ -95,15 +95,17 @@ export function explainRefusal(
   const [caller = 'user'] = callersOf(operation);
   const sentence =
     credential === undefined ? 'No token was sent.' : `The token of ${credential.source} was sent.`;
-  const isDefault = server.profile !== undefined || server.local !== undefined;
-  return `${sentence}\n${remedies[caller](isDefault ? '' : ` --url ${new URL(server.url).origin}`)}`;
+  // `townhall login` finds these servers by itself; any other address has to be repeated.
+  const isFoundByLogin = server.profile !== undefined || server.local !== undefined;
+  const urlOption = isFoundByLogin ? '' : ` --url ${new URL(server.url).origin}`;
+  return `${sentence}\n${remedies[caller](urlOption)}`;
 }
 
-/** By the caller that an operation needs; the argument is the option of the server. */
-const remedies: Readonly<Record<Identity, (option: string) => string>> = {
-  user: (option) => `Log in with "townhall login${option}", or set TOWNHALL_TOKEN or --token-file.`,
-  admin: (option) =>
-    `It takes an administrator: log in with "townhall login --admin${option}", or set TOWNHALL_ADMIN_TOKEN or --token-file.`,
+/** The remedy for each identity that an operation may need. */
+const remedies: Readonly<Record<Identity, (urlOption: string) => string>> = {
+  user: (urlOption) => `Log in with "townhall login${urlOption}", or set TOWNHALL_TOKEN or --token-file.`,
+  admin: (urlOption) =>
+    `The operation needs an administrator: log in with "townhall login --admin${urlOption}", or set TOWNHALL_ADMIN_TOKEN or --token-file.`,
   agent: () =>
-    "It takes the agent's token: set --token-file to agent.token in the agent's data folder, or TOWNHALL_AGENT_TOKEN.",
+    "The operation needs the agent's token: set --token-file to agent.token in the agent's data folder, or set TOWNHALL_AGENT_TOKEN.",
 };

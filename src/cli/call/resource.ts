@@ -150,15 +150,15 @@ const resourceOptions = {
   'token-file': {
     kind: 'value',
     placeholder: 'FILE',
-    summary: 'The credential, in place of the environment.',
+    summary: 'File with the credential to use instead of the environment.',
   },
   json: { kind: 'switch', summary: 'Print the answer or the error as one line of JSON.' },
 } as const;
 
 /** Notes that the help of each of these commands ends with. */
 export const resourceNotes: readonly string[] = [
-  'The credential is that of "townhall login", or of "townhall login --admin" for operations of administrators, then',
-  'TOWNHALL_TOKEN or TOWNHALL_ADMIN_TOKEN, then the token of a local edition that runs in this folder.',
+  'The credential comes from "townhall login", or "townhall login --admin" for operations of administrators, else from',
+  'TOWNHALL_TOKEN or TOWNHALL_ADMIN_TOKEN, else from a local edition that runs in this folder.',
   '"townhall call gateway OPERATION --describe" lists the members of an operation.',
 ];
 
@@ -173,6 +173,6 @@ function printTable(
   const table = renderTable(records, columns, { width: output.columns, now: systemClock.now() });
   for (const line of table.lines) print(line);
   if (table.hiddenTitles.length > 0)
-    printError(`A wider terminal or --json shows also: ${table.hiddenTitles.join(', ')}.`);
+    printError(`A wider terminal or --json also shows: ${table.hiddenTitles.join(', ')}.`);
   if (typeof next === 'string') printError(`There is more: cursor=${next}`);
 }

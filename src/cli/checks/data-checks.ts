@@ -76,7 +76,7 @@ function checkFacts(facts: GatewayFacts, { databaseUrl }: GatewayConfig): Findin
     checkDurability(facts),
     checkMigrations(facts),
     databaseUrl === undefined
-      ? ok('clock', 'The database has the clock of this machine.')
+      ? ok('clock', 'The embedded database uses the clock of this machine.')
       : checkClock(facts.clockAheadMs),
   ];
 }
@@ -118,7 +118,7 @@ const maxSkewMs = 60_000;
 function checkClock(clockAheadMs: number): Finding {
   const skewMs = Math.abs(clockAheadMs);
   const direction = clockAheadMs < 0 ? 'behind' : 'ahead of';
-  const sentence = `The clock of the database is ${skewMs} ms ${direction} the one here.`;
+  const sentence = `The clock of the database is ${skewMs} ms ${direction} this machine's clock.`;
   if (skewMs <= toleratedSkewMs) return ok('clock', sentence);
   const report = skewMs > maxSkewMs ? fail : warn;
   return report('clock', sentence, 'Synchronize both with NTP: tokens and webhooks expire by the clock.');

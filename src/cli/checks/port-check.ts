@@ -40,8 +40,7 @@ export async function checkPort(
 async function checkHeldPort(check: string, port: number, setting: string): Promise<Finding> {
   const holder = await findHolder(port);
   const program = holder === undefined ? 'another program' : `process ${holder.pid} (${holder.name})`;
-  if (await isTownhall(port))
-    return ok(check, `${port} is held by a Townhall server that answers, ${program}.`);
+  if (await isTownhall(port)) return ok(check, `${port} is held by a running Townhall server, ${program}.`);
   return fail(
     check,
     `Port ${port} is held by ${program}.`,

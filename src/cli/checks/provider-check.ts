@@ -74,7 +74,7 @@ function describeProviders(
     return warn(
       'providers',
       `${unusable.map((provider) => `${provider.id}: ${missingKeys(provider, variables)}`).join('; ')}${place}.`,
-      `Set them ${remedy}; models of these providers cannot be called before.`,
+      `Set them ${remedy}; until then, models of these providers cannot be called.`,
     );
   const names = [...curatedModels().providers, ...ownProviders].flatMap((provider) => keyEnvs(provider));
   const presentNames = [...new Set(names)].filter((name) => (variables.get(name) ?? '') !== '').sort();

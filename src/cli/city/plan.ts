@@ -73,7 +73,7 @@ export function deployOptions(printProgress: (line: string) => void, startMs: nu
     log: stderrLog().log,
     startMs,
     progress(_step, activity) {
-      if (isStopped) throw new Error('It was stopped.');
+      if (isStopped) throw new Error('The deployment was stopped.');
       printProgress(`  ${activity} …`);
     },
   };

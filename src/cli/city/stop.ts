@@ -9,6 +9,6 @@ export async function stopCity(
 ): Promise<number> {
   const isStopped = await supervisorClient(folder).stop();
   if (isJson) print(JSON.stringify({ stopped: isStopped }));
-  else print(isStopped ? 'Stopped.' : 'Nothing runs.');
+  else print(isStopped ? 'Stopped.' : 'Nothing is running.');
   return 0;
 }

@@ -30,7 +30,7 @@ export function renderHelp(name: string, { description, actions, notes = [] }: C
     ...tables.map(({ table, sameAs }) =>
       sameAs === undefined
         ? [describeSettings(table)]
-        : [`Has also the options and environment keys of "${sameAs}"; see its --help.`],
+        : [`Also has the options and environment keys of "${sameAs}"; see its --help.`],
     ),
     notes,
   ];

@@ -103,7 +103,7 @@ function findAction(name: string, command: Command, words: readonly string[]): A
 function usageAdvice(name: string, candidates: readonly Action[]): string {
   const usages = candidates.map((entry) => `"${usageOf(name, entry)}"`);
   const lastUsage = usages.pop() ?? '';
-  return `say ${usages.length === 0 ? lastUsage : `${usages.join(', ')} or ${lastUsage}`}; see --help.`;
+  return `use ${usages.length === 0 ? lastUsage : `${usages.join(', ')} or ${lastUsage}`}; see --help.`;
 }
 
 /** ` Did you mean …?` for a mistyped word at `position`, or an empty string. */
@@ -117,11 +117,11 @@ function suggestCommand(name: string, command: Command, words: readonly string[]
 
 function requireOwnOptions(name: string, command: Command, entry: Action, names: readonly string[]): void {
   const actionOptions = optionsOf(entry);
-  const foreignOption = names.find((option) => !actionOptions.has(option));
-  if (foreignOption === undefined) return;
-  const owners = command.actions.filter((other) => optionsOf(other).has(foreignOption));
+  const misplacedOption = names.find((option) => !actionOptions.has(option));
+  if (misplacedOption === undefined) return;
+  const owners = command.actions.filter((other) => optionsOf(other).has(misplacedOption));
   throw new SettingError(
-    `--${foreignOption} belongs to ${owners.map((other) => `"${usageOf(name, other)}"`).join(', ')}; see --help.`,
+    `--${misplacedOption} belongs to ${owners.map((other) => `"${usageOf(name, other)}"`).join(', ')}; see --help.`,
   );
 }
 

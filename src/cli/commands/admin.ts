@@ -61,5 +61,5 @@ function report(
 ): void {
   if (asJson) print(JSON.stringify({ action: change, admin_id: adminId }));
   else if (change === 'setup') print(`The administrator ${adminId} is set up.`);
-  else print(`The credentials are replaced by those of ${adminId}; every administrator session has ended.`);
+  else print(`The administrator is now ${adminId}; every administrator session has ended.`);
 }

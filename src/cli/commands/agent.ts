@@ -16,7 +16,7 @@ import { runWatched, watchOption } from '../servers/watch.ts';
 export const command: Command = {
   description: [
     'Runs an agent until SIGTERM or Ctrl-C. Once it is ready it logs one line {"msg":"listening","url":"…"}.',
-    'Its first token is in the token file; every call needs a token. Each option has a key in the environment, too.',
+    'Its first token is in the token file; every call needs a token. Each option can also be set in the environment.',
     'The commands below have the options --data-dir, --database-url and --name of the agent.',
   ],
   actions: [

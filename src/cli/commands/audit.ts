@@ -58,7 +58,10 @@ export const command: Command = {
           ),
         );
         if (options.json) context.print(JSON.stringify(serializeVerdict(verdict)));
-        else for (const line of describe(verdict)) (verdict.ok ? context.print : context.printError)(line);
+        else {
+          const printLine = verdict.ok ? context.print : context.printError;
+          for (const line of describe(verdict)) printLine(line);
+        }
         return verdict.ok ? 0 : 1;
       },
     }),
@@ -81,8 +84,8 @@ const predicates: Record<ChainFault['fault'], string> = {
   entry_altered: 'was altered',
   entry_missing: 'is gone',
   entry_not_chained: 'is not part of the chain',
-  batch_altered: 'does not have its hash',
-  batch_missing: 'does not follow from the one before',
+  batch_altered: 'does not match its hash',
+  batch_missing: 'does not follow from the preceding batch',
   head_missing: 'is no longer in the chain',
 };
 
@@ -97,5 +100,5 @@ function describe({ ok, batches, entries, pending, head, faults: mismatches }: C
 
 function subjectOf({ entryId, batch }: ChainFault): string {
   if (entryId !== null) return `Entry ${entryId}${batch === null ? '' : ` of batch ${batch}`}`;
-  return batch === null ? 'The given head' : `Batch ${batch}`;
+  return batch === null ? 'The hash of --head' : `Batch ${batch}`;
 }

@@ -35,7 +35,7 @@ export const command: Command = {
         'token-file': {
           kind: 'value',
           placeholder: 'FILE',
-          summary: 'The credential, in place of those in the environment or that of a local edition.',
+          summary: 'File with the credential to use instead of the environment or the local edition.',
         },
         output: {
           kind: 'value',
@@ -74,7 +74,8 @@ export const command: Command = {
   ],
   notes: [
     'TOWNHALL_URL and TOWNHALL_AGENT_URL in the environment name the servers. TOWNHALL_ADMIN_TOKEN is sent to operations of',
-    'administrators, TOWNHALL_AGENT_TOKEN to those of the agent, and TOWNHALL_TOKEN to all others and in place of both.',
+    'administrators and TOWNHALL_AGENT_TOKEN to operations of the agent. TOWNHALL_TOKEN is sent to all others, and to these',
+    'when their own variable is not set.',
     'The token of a local edition that was started in this folder is sent to its own address only.',
     'Other users can read the arguments of a process: pass a secret with --body @FILE or --body -.',
     '',
@@ -98,7 +99,7 @@ async function readOperationIds(): Promise<ReadonlyMap<string, readonly string[]
 /** Refuses --jq for an answer that is not JSON. It does so before the call, which may cost credits. */
 function requireJsonAnswer({ operationId, binaryTypes }: CallableOperation, outputFile: string | undefined) {
   if (outputFile !== undefined)
-    throw new SettingError('--output writes the answer as it is; redirect the output of --jq instead.');
+    throw new SettingError('--output writes the unfiltered answer; redirect the output of --jq instead.');
   if (binaryTypes.length > 0)
     throw new SettingError(`${operationId} answers with ${binaryTypes.join(', ')}; --jq filters JSON only.`);
 }

@@ -84,9 +84,9 @@ export const command: Command = {
     }),
     action({
       path: 'rollback',
-      summary: 'Restore the version before, or another stored one.',
+      summary: 'Restore the previous version, or another stored version.',
       options: {
-        to: { kind: 'value', placeholder: 'VERSION', summary: 'The version to restore (the one before).' },
+        to: { kind: 'value', placeholder: 'VERSION', summary: 'The version to restore (the previous one).' },
         ...cityOptions,
       },
       run: rollBackCity,
@@ -184,10 +184,12 @@ async function waitUntilServing(folder: CityFolder): Promise<NonNullable<Survey[
   const deadlineMs = systemClock.monotonicMs() + servingTimeoutMs;
   for (;;) {
     const status = await supervisor.status();
-    if (status === null) throw new Error(`The supervisor ended; ${folder.logFile} says why.`);
+    if (status === null) throw new Error(`The supervisor has exited; ${folder.logFile} has the reason.`);
     if (status.isServing) return status;
     if (systemClock.monotonicMs() > deadlineMs)
-      throw new Error(`It is not ready yet; ${folder.logFile} says why.`);
+      throw new Error(
+        `The version was not ready after ${servingTimeoutMs / 1_000} s; ${folder.logFile} has the reason.`,
+      );
     await systemClock.sleep(100);
   }
 }
@@ -211,8 +213,6 @@ async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>)
   return 0;
 }
 
-/** Prints the complete lines from an offset and returns the offset after the last complete line. */
-async function printFrom(
 /** Undefined when the file does not exist. */
 async function sizeOf(path: string): Promise<number | undefined> {
   try {
@@ -223,6 +223,8 @@ async function sizeOf(path: string): Promise<number | undefined> {
   }
 }
 
+/** Prints the complete lines from an offset and returns the offset after the last complete line. */
+async function printFrom(
   path: string,
   start: number,
   { print, isOutputOpen }: CommandContext,

@@ -24,10 +24,14 @@ const options = {
   url: {
     kind: 'value',
     placeholder: 'URL',
-    summary: 'The gateway; else TOWNHALL_URL, the profile or the local edition.',
+    summary: 'The gateway; by default TOWNHALL_URL, the profile or the local edition.',
   },
   profile: { kind: 'value', placeholder: 'NAME', summary: 'The profile whose login creates the key.' },
-  bureau: { kind: 'value', placeholder: 'ID', summary: 'The Bureau, where there is no login yet (local).' },
+  bureau: {
+    kind: 'value',
+    placeholder: 'ID',
+    summary: 'The Bureau to log in to if there is no login yet (local).',
+  },
   model: {
     kind: 'value',
     placeholder: 'ID',
@@ -109,7 +113,7 @@ async function connect(
   const test = flags['no-test'] ? null : await testConfiguration(tool, connection, signal);
   const summary = { tool: tool.id, url: server.url, model, files: paths, expires_at: expiresAt, test };
   report(call, summary, [
-    `${tool.title} uses ${model} at ${server.url}; its key ends on ${expiresAt.slice(0, 10)}.`,
+    `${tool.title} uses ${model} at ${server.url}; its key expires on ${expiresAt.slice(0, 10)}.`,
     ...paths.map((path) => `  ${path}`),
     ...(test === null ? [] : [`Tested: POST ${test.path} answered after ${test.duration_ms} ms.`]),
     `Start it with: ${tool.start(connection).join('\n')}`,

@@ -58,7 +58,7 @@ function printAddress(
     '',
     `  ${address}`,
     '',
-    hasEnterKey() ? 'Enter shows another one. Ctrl-C ends it.' : 'Ctrl-C ends it.',
+    hasEnterKey() ? 'Press Enter for another address. Ctrl-C ends it.' : 'Ctrl-C ends it.',
   ];
   lines.forEach((line) => print(line));
 }

@@ -63,7 +63,7 @@ export const command: Command = {
     }),
     action({
       path: 'backup',
-      summary: 'Write the whole database into one new file, also beside a running server.',
+      summary: 'Write the whole database into one new file, even while a server runs.',
       arguments: { file: { placeholder: 'FILE' } },
       options: dbOptions,
       run: async ({ arguments: { file }, options, ...context }) =>
@@ -98,12 +98,13 @@ interface Target {
 }
 
 async function findTarget(options: DbOptions, context: CommandContext): Promise<Target> {
-  const foreignOption = (
-    options.agent ? (['database-path'] as const) : (['data-dir', 'database-url'] as const)
-  ).find((name) => options[name] !== undefined);
-  if (foreignOption !== undefined)
+  const gatewayOptions = ['database-path'] as const;
+  const agentOptions = ['data-dir', 'database-url'] as const;
+  const optionsOfOther = options.agent ? gatewayOptions : agentOptions;
+  const misplacedOption = optionsOfOther.find((name) => options[name] !== undefined);
+  if (misplacedOption !== undefined)
     throw new SettingError(
-      `--${foreignOption} ${options.agent ? 'does not go with' : 'needs'} --agent; see --help.`,
+      `--${misplacedOption} ${options.agent ? 'cannot be combined with' : 'needs'} --agent; see --help.`,
     );
   if (!options.agent) {
     const config = await readConfigHere({ 'database-path': options['database-path'] }, context);
@@ -178,7 +179,7 @@ async function migrateDatabase({ location, checkKey }: Target): Promise<Report> 
   if (facts !== undefined)
     return {
       result: { applied: [], pending: facts.migrations.pending },
-      line: 'A running server holds the database; its start has brought it up to date.',
+      line: 'A running server holds the database; it applied all migrations when it started.',
     };
   requireDatabase(location);
   const { applied } = await withDatabase(location, async (database) => {

@@ -24,7 +24,7 @@ import { version } from '../command-line/version.ts';
 export const command: Command = {
   description: [
     'Deploys the project of this folder: creates missing resources, tries the new version, switches to it without',
-    'downtime, and raises the version in package.json. When a step fails, the version before keeps running.',
+    'downtime, and raises the version in package.json. When a step fails, the previous version keeps running.',
     'Settings come from the environment, as for "townhall gateway"; see its --help.',
   ],
   actions: [
@@ -54,7 +54,7 @@ export const command: Command = {
         const modes = (['dry-run', 'verify-only', 'stop', 'render'] as const).filter(
           (name) => options[name] !== undefined && options[name] !== false,
         );
-        if (modes.length > 1) throw new SettingError(`--${modes.join(' and --')} do not go together.`);
+        if (modes.length > 1) throw new SettingError(`--${modes.join(' and --')} cannot be combined.`);
         const directory = resolve(options.project ?? '.');
         const startMs = readTimeoutMs(options.timeout);
         const output: Output = { ...context, isJson: options.json };
@@ -86,7 +86,7 @@ async function deployProject(
       .status()
       .catch(() => null);
     if (status === null || status.version === null) throw error;
-    throw new Error(`${error.message}\nVersion ${status.version} serves on; nothing was changed.`, {
+    throw new Error(`${error.message}\nVersion ${status.version} is still running; nothing was changed.`, {
       cause: error,
     });
   }
@@ -119,7 +119,7 @@ async function planAndDeploy(
   return 0;
 }
 
-const stateWords = { found: 'is there', made: 'will be made', changed: 'will be raised' };
+const stateWords = { found: 'exists', made: 'will be created', changed: 'will be raised' };
 
 function describePlan({ declaration, services, lines }: Plan): string[] {
   const width = Math.max(...lines.map(({ what }) => what.length)) + 2;
@@ -147,7 +147,7 @@ function printVerification(
 ): number {
   if (isJson) print(JSON.stringify({ outcome: 'verified', ok, url, version: liveVersion, problem }));
   else if (ok) print(`Healthy: version ${liveVersion} at ${url}.`);
-  else printError(`Nothing healthy serves at ${url}: ${problem}`);
+  else printError(`No healthy version serves at ${url}: ${problem}`);
   return ok ? 0 : 1;
 }
 
@@ -166,7 +166,9 @@ async function render(project: string, folder: string, { print, isJson }: Output
   for (const [name, text] of Object.entries(files)) {
     const existing = await readFile(join(target, name), 'utf8').catch(() => null);
     if (existing !== null && existing !== text && !isRendered(existing))
-      throw new Error(`${join(target, name)} is there already and was not rendered by this command.`);
+      throw new Error(
+        `${join(target, name)} already exists and was not rendered by this command; move it away, or render into another folder.`,
+      );
   }
   for (const [name, text] of Object.entries(files)) {
     await mkdir(dirname(join(target, name)), { recursive: true });

@@ -29,8 +29,9 @@ import { describeRunning } from '../data/running-server.ts';
 export const command: Command = {
   description: [
     'Checks Node, the ports, the data folder, the bucket, the journal, the database, the master key, the migrations,',
-    'the contract, the keys of model providers, optional packages, clocks, the disk and the sandbox of agents: those of',
-    'the gateway that runs in this folder, else of one started from here. Nothing is changed. Exits 1 when a check fails; a warning is no failure.',
+    'the contract, the keys of model providers, optional packages, clocks, the disk and the sandbox of agents. It checks the',
+    'gateway that runs in this folder, or without one what a gateway started from here would use. Nothing is changed. It',
+    'exits 1 when a check fails; a warning is not a failure.',
   ],
   actions: [
     action({

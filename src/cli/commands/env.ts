@@ -18,7 +18,7 @@ import { withGateway } from '../data/gateway.ts';
 export const command: Command = {
   description: [
     'To change the master key, set TOWNHALL_MASTER_KEY to the new key and TOWNHALL_MASTER_KEY_PREVIOUS to the old one on',
-    'every server, then run "rewrap" once with the same two; servers keep running meanwhile. A running',
+    'every server, then run "rewrap" once with the same two keys. The servers keep running meanwhile. A running',
     'local edition must have the same keys. Before you destroy the old key, check with "keys" that no value needs it.',
   ],
   actions: [
@@ -69,7 +69,7 @@ async function rewrap(config: GatewayConfig, { env }: CommandContext): Promise<R
     );
   return {
     result: { rewrapped, kid },
-    lines: [`${rewrapped} values were sealed anew; all are under the master key ${kid} now.`],
+    lines: [`${rewrapped} values were sealed again; all are under the master key ${kid} now.`],
   };
 }
 

@@ -31,9 +31,9 @@ const closeOptions = { noticeMs: 400, lingerMs: 400 };
 export const command: Command = {
   description: [
     'Runs the gateway until SIGTERM or Ctrl-C. Once it is ready it logs one line {"msg":"listening","url":"…"}.',
-    'Each option can also be given in the environment, and what has no flag only there. So can the keys of model',
-    'providers, logins and payments, such as OPENAI_API_KEY; those that an administrator stores win. "townhall models',
-    'check" tries them.',
+    'Each option can also be set in the environment; settings without an option can be set only there. The environment can',
+    'also hold the keys of model providers, logins and payments, such as OPENAI_API_KEY; a key that an administrator has',
+    'stored takes precedence. "townhall models check" tries the keys.',
   ],
   actions: [
     action({

@@ -21,7 +21,7 @@ export const command: Command = {
           print(JSON.stringify({ name, directory, files }));
           return 0;
         }
-        print(`Made ${name} in ${directory}:`);
+        print(`Created ${name} in ${directory}:`);
         for (const file of files) print(`  ${file}`);
         print('');
         print(

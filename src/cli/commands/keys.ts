@@ -19,7 +19,7 @@ export const command: Command = {
     }),
     resourceAction({
       path: 'revoke',
-      summary: 'Ends a key.',
+      summary: 'Revokes a key.',
       operationId: 'accounts.revokeKey',
       subject: 'token_id',
       completion: { operationId: 'accounts.listKeys', id: 'token_id', labels: ['name'] },

@@ -22,8 +22,8 @@ export const command: Command = {
   description: [
     '"verify" compares balances with entries, holds with charges, and charges with usage records. It exits 1 and names the',
     'inconsistent rows. "show" prints an account and the credits that gateways have set aside for its keys.',
-    '"journal" handles journals of charges that no gateway may apply by itself: those of a ledger from before a restore,',
-    'and copies of damaged segments. All of them may run beside running servers.',
+    '"journal" handles journals of charges that no gateway may apply by itself: journals of a ledger from before a restore,',
+    'and copies of damaged segments. You can run all of these commands while servers run.',
   ],
   actions: [
     action({
@@ -39,13 +39,16 @@ export const command: Command = {
           withDatabase(location, (database) => verifyLedger(creditsStore(database), config.usageDays)),
         );
         if (options.json) context.print(JSON.stringify(verdict));
-        else for (const line of describe(verdict)) (verdict.ok ? context.print : context.printError)(line);
+        else {
+          const printLine = verdict.ok ? context.print : context.printError;
+          for (const line of describe(verdict)) printLine(line);
+        }
         return verdict.ok ? 0 : 1;
       },
     }),
     action({
       path: 'show',
-      summary: 'Print an account with its allotments, reservations and charges to apply.',
+      summary: 'Print an account with its allotments, reservations and unapplied charges.',
       arguments: { user: { placeholder: 'USER' } },
       options: dataOptions,
       async run({ options, arguments: { user }, ...context }) {
@@ -71,7 +74,7 @@ export const command: Command = {
     }),
     action({
       path: 'journal apply',
-      summary: 'Apply the charges of a journal to the present ledger, once per call.',
+      summary: 'Apply the charges of a journal to the current ledger, each call at most once.',
       arguments: { journal: { placeholder: 'JOURNAL' } },
       options: dataOptions,
       async run({ options, arguments: { journal }, ...context }) {
@@ -130,44 +133,44 @@ function readGeneration(config: GatewayConfig): Promise<string> {
 
 const sentences: Readonly<Record<string, (fault: LedgerFault) => string>> = {
   tx_not_balanced: ({ row, found: actual }) =>
-    `The entries of transaction ${row} come to ${actual}, not to nothing.`,
+    `The entries of transaction ${row} add up to ${actual}, not to zero.`,
   tx_missing: ({ row }) => `Entries name transaction ${row}, which does not exist.`,
   entry_of_another_account: ({ row, expected }) =>
-    `Transaction ${row} of account ${expected} has an entry of another one.`,
-  hold_missing: ({ row }) => `Hold ${row} was charged and does not exist.`,
+    `Transaction ${row} of account ${expected} has an entry of another account.`,
+  hold_missing: ({ row }) => `Hold ${row} was charged, but does not exist.`,
   charge_not_as_held: ({ row, expected, found: actual }) =>
-    `Hold ${row} says that ${expected} was charged, and its entries say ${actual}.`,
+    `Hold ${row} says that ${expected} was charged, but its entries say ${actual}.`,
   posted_not_as_entries: ({ row, expected, found: actual }) =>
-    `Account ${row} has ${actual} posted, and its entries come to ${expected}.`,
+    `Account ${row} has ${actual} posted, but its entries add up to ${expected}.`,
   owed_not_as_entries: ({ row, expected, found: actual }) =>
-    `Account ${row} owes ${actual}, and its entries come to ${expected}.`,
+    `Account ${row} owes ${actual}, but its entries add up to ${expected}.`,
   held_not_as_holds: ({ row, expected, found: actual }) =>
-    `Account ${row} has ${actual} held, and its open holds and allotments come to ${expected}.`,
+    `Account ${row} has ${actual} held, but its open holds and allotments add up to ${expected}.`,
   account_below_zero: ({ row, found: actual }) => `Account ${row} has ${actual} available.`,
   key_held_not_as_holds: ({ row, expected, found: actual }) =>
-    `API key ${row} has ${actual} held, and its open holds and allotments come to ${expected}.`,
+    `API key ${row} has ${actual} held, but its open holds and allotments add up to ${expected}.`,
   batch_not_as_usage: ({ row, expected, found: actual }) =>
-    `Batch ${row} charged ${actual}, and its usage records come to ${expected}.`,
+    `Batch ${row} charged ${actual}, but its usage records add up to ${expected}.`,
   journal_behind_batch: ({ row, found: actual }) =>
-    `Batch ${row} was charged, and its journal is applied up to ${actual ?? 'nothing'} only.`,
+    `Batch ${row} was charged, but its journal is applied only up to ${actual ?? 'nothing'}.`,
   journal_below_zero: ({ row, found: actual }) => `Journal ${row} is applied up to ${actual}.`,
   journal_never_applied: ({ row, expected }) =>
-    `Journal ${row} is applied up to ${expected}, and no batch has done that.`,
+    `Journal ${row} is applied up to ${expected}, but no batch has applied it.`,
   generation_missing: ({ found: actual }) => `The ledger has ${actual} generations, not one.`,
   allotment_not_covering: ({ row, expected, found: actual }) =>
     `Allotment ${row} has ${actual}, less than the ${expected} that are reserved or not yet applied.`,
   ended_allotment_not_empty: ({ row, found: actual }) =>
     `Allotment ${row} has ended and still has ${actual}.`,
   allotment_without_account: ({ row, expected }) =>
-    `Allotment ${row} is of account ${expected}, which does not exist.`,
+    `Allotment ${row} belongs to account ${expected}, which does not exist.`,
   allotment_of_another_account: ({ row, expected, found: actual }) =>
-    `Allotment ${row} is of account ${actual}, and its API key of ${expected}.`,
+    `Allotment ${row} belongs to account ${actual}, but its API key to ${expected}.`,
   recall_without_account: ({ row, expected }) =>
-    `Recall ${row} is of account ${expected}, which does not exist.`,
+    `Recall ${row} belongs to account ${expected}, which does not exist.`,
   hold_not_as_charge: ({ row, expected, found: actual }) =>
-    `Hold ${row} says that ${actual} was charged, and its entries say ${expected}.`,
+    `Hold ${row} says that ${actual} was charged, but its entries say ${expected}.`,
   usage_not_as_charge: ({ row, expected, found: actual }) =>
-    `Usage record ${row} says ${actual} credits, and ${expected} were charged.`,
+    `Usage record ${row} says ${actual} credits, but ${expected} were charged.`,
   usage_missing: ({ row, expected }) =>
     `Usage record ${row} is missing; ${expected} credits were charged for it.`,
   charge_missing: ({ row, expected }) =>

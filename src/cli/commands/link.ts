@@ -6,7 +6,7 @@ export const command: Command = {
   description: [
     'Writes .townhall/tsconfig.json and .townhall/register.js into the folder of a project or a plugin, so that',
     'editors, tsc and node --test resolve "townhall" to this installation. Run it after a clone and after you have',
-    'moved the installation. "townhall init" has done it for a new folder.',
+    'moved the installation. "townhall init" does it for a new folder.',
   ],
   actions: [
     action({

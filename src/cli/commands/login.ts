@@ -13,12 +13,12 @@ const options = {
   url: {
     kind: 'value',
     placeholder: 'URL',
-    summary: 'The gateway; else TOWNHALL_URL, the profile in use, or the local edition.',
+    summary: 'The gateway; by default TOWNHALL_URL, the profile in use, or the local edition.',
   },
   profile: {
     kind: 'value',
     placeholder: 'NAME',
-    summary: 'The profile to write; else the one in use, or one named after the host.',
+    summary: 'The profile to write; by default the one in use, or one named after the host.',
   },
   bureau: { kind: 'value', placeholder: 'ID', summary: 'The Bureau to log in to (local).' },
   'no-browser': { kind: 'switch', summary: 'Only print the address of the page.' },
@@ -32,9 +32,9 @@ type LoginCall = ActionCall<typeof options>;
 
 export const command: Command = {
   description: [
-    'Logs you in at a gateway: it shows a code, you confirm the code in a browser, on this machine or another. The token',
-    "is stored as your user token in a profile, beside the administrator's and the agent's; commands use it from then on.",
-    'At a local edition on this machine there is nothing to confirm. With --admin it asks for the ID and the password of an',
+    'Logs you in to a gateway: it shows a code, which you confirm in a browser, on this machine or another. The token is',
+    "stored as your user token in a profile, beside the administrator's and the agent's; commands use it from then on. For a",
+    'local edition on this machine there is nothing to confirm. With --admin it asks for the ID and the password of an',
     'administrator instead.',
   ],
   actions: [
@@ -68,7 +68,12 @@ async function loginAsUser(server: ServerChoice, call: LoginCall): Promise<numbe
     return { ...login, userName: user.email ?? user.display_name ?? user.user_id };
   });
   await storeLogin(env, server, { identity: 'user', token });
-  report(server, call, { name: { user: userName }, title: userName, expiresAt, end: expiresAt.slice(0, 10) });
+  report(server, call, {
+    jsonName: { user: userName },
+    title: userName,
+    expiresAt,
+    shownExpiry: expiresAt.slice(0, 10),
+  });
   return 0;
 }
 
@@ -81,19 +86,23 @@ async function loginAsAdministrator(server: ServerChoice, call: LoginCall): Prom
     password,
   });
   await storeLogin(env, server, { identity: 'admin', token });
-  const end = `${expiresAt.slice(0, 16).replace('T', ' ')} UTC`;
-  report(server, call, { name: { admin: adminId }, title: `the administrator ${adminId}`, expiresAt, end });
+  report(server, call, {
+    jsonName: { admin: adminId },
+    title: `the administrator ${adminId}`,
+    expiresAt,
+    shownExpiry: `${expiresAt.slice(0, 16).replace('T', ' ')} UTC`,
+  });
   return 0;
 }
 
 function report(
   { url, name: profile }: ServerChoice,
   { options: { json, admin }, print, output }: LoginCall,
-  login: { name: object; title: string; expiresAt: string; end: string },
+  login: { jsonName: object; title: string; expiresAt: string; shownExpiry: string },
 ): void {
-  if (json) return print(JSON.stringify({ url, profile, ...login.name, expires_at: login.expiresAt }));
+  if (json) return print(JSON.stringify({ url, profile, ...login.jsonName, expires_at: login.expiresAt }));
   const lines = [
-    `You are logged in at ${url} as ${login.title}, until ${login.end}.`,
+    `You are logged in at ${url} as ${login.title}, until ${login.shownExpiry}.`,
     `The profile "${profile}" is in use. "townhall logout${admin ? ' --admin' : ''}" ends it.`,
   ];
   for (const line of lines.flatMap((text) => wrapText(text, output.columns ?? Infinity))) print(line);

@@ -9,13 +9,13 @@ import { tokenPath } from '../login/token-file.ts';
 
 export const command: Command = {
   description: [
-    'Ends the user token of a profile at the gateway, with the API keys that it created, and removes it from this machine.',
+    'Revokes the user token of a profile at the gateway, with the API keys that it created, and deletes it from this machine.',
     "With --admin it ends the administrator's session of the profile instead.",
   ],
   actions: [
     action({
       options: {
-        profile: { kind: 'value', placeholder: 'NAME', summary: 'The profile; else the one in use.' },
+        profile: { kind: 'value', placeholder: 'NAME', summary: 'The profile; by default the one in use.' },
         admin: { kind: 'switch', summary: "End the administrator's session instead." },
         json: jsonOption,
       },
@@ -30,7 +30,7 @@ export const command: Command = {
               : `the profile "${name}" has no user token; "townhall login" creates one.`,
           );
         const token = (await readFile(file, 'utf8').catch(() => '')).trim();
-        if (token !== '') await revoke(gatewayClient(url, token)[accountsOf[identity]], printError);
+        if (token !== '') await revoke(gatewayClient(url, token)[serviceOf[identity]], printError);
         // Keep a file that `townhall login` did not write.
         if (file === tokenPath(env, name, identity)) await rm(file, { force: true });
         const list = await readProfiles(env);
@@ -42,7 +42,8 @@ export const command: Command = {
   ],
 };
 
-const accountsOf = { user: 'accounts', admin: 'admin' } as const;
+/** The service whose `logout` ends the token of each identity. */
+const serviceOf = { user: 'accounts', admin: 'admin' } as const;
 
 /** Throws when the server does not answer. For a token that is no longer valid it only prints a note. */
 async function revoke(
@@ -53,6 +54,6 @@ async function revoke(
     await session.logout();
   } catch (error) {
     if (!GatewayError.isInstance(error) || error.status !== 401) throw error;
-    printError('The token had ended already.');
+    printError('The token was no longer valid.');
   }
 }

@@ -15,9 +15,9 @@ import { isAbout, parseLogLine, prettyLine } from '../log-view/pretty.ts';
 export const command: Command = {
   description: [
     'Shows the latest log lines of a running "townhall start", or of a log in FILE; - reads standard input. With --request',
-    'only the lines of one request, by the x-request-id of its answer: status, model, provider, attempts, and the',
-    "provider's own words where it failed. A running server without such a line shows the usage record of the request. Exits",
-    '1 when nothing matches.',
+    'it shows only the lines of one request, by the x-request-id of its answer: status, model, provider, attempts, and the',
+    "provider's own error message if the call failed. If a running server has no such line, its usage record is shown",
+    'instead. Exits 1 when nothing matches.',
   ],
   actions: [
     action({
@@ -25,8 +25,8 @@ export const command: Command = {
       options: {
         request: { kind: 'value', placeholder: 'ID', summary: 'Only the lines of this request or trace.' },
         follow: { kind: 'switch', summary: 'Wait for further lines until Ctrl-C.' },
-        pretty: { kind: 'switch', summary: 'One readable line each, as on a terminal.' },
-        json: { kind: 'switch', summary: 'JSON also on a terminal.' },
+        pretty: { kind: 'switch', summary: 'Print a readable line for each entry, as on a terminal.' },
+        json: { kind: 'switch', summary: 'Print JSON even on a terminal.' },
         'database-path': dataOptions['database-path'],
       },
       async run({ options, arguments: { file }, ...context }) {
@@ -50,7 +50,7 @@ export const command: Command = {
     }),
   ],
   notes: [
-    'A gateway or agent of its own logs to standard output, so pipe its log:',
+    'A gateway or agent that runs alone logs to standard output, so pipe its log:',
     '  journalctl -u townhall -o cat | townhall logs - --pretty --request req_01k…',
   ],
 };

@@ -15,7 +15,7 @@ import { alignColumns } from '../command-line/columns.ts';
 export const command: Command = {
   description: [
     'Names servers, so that commands such as "townhall users list" need no address and no token. A profile has addresses',
-    'and the files of credentials, never a credential. It applies where neither --url nor TOWNHALL_URL names a server.',
+    'and the files of credentials, never a credential. It applies when neither --url nor TOWNHALL_URL names a server.',
   ],
   actions: [
     action({
@@ -79,7 +79,7 @@ export const command: Command = {
     }),
     action({
       path: 'remove',
-      summary: 'Removes a profile; the files that it names stay.',
+      summary: 'Removes a profile; the files that it names are kept.',
       arguments: { name: { placeholder: 'NAME' } },
       async run({ arguments: { name }, env }) {
         const { current, profiles } = await readProfiles(env);

@@ -3,7 +3,9 @@ import { resourceAction, resourceNotes } from '../call/resource.ts';
 import type { Command } from '../command-line/command.ts';
 
 export const command: Command = {
-  description: ['Lists the calls at a running gateway: your own, or as an administrator those of all users.'],
+  description: [
+    'Lists the calls at a running gateway: your own, or as an administrator the calls of all users.',
+  ],
   actions: [
     resourceAction({
       path: 'list',

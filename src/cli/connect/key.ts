@@ -29,7 +29,7 @@ export async function requestKey(
       return { token: key.user_token, expiresAt: key.expires_at };
     } catch (error) {
       if (!GatewayError.isInstance(error) || error.status !== 401) throw error;
-      request.printError('The stored login has ended; confirm this key instead.');
+      request.printError('The stored login is no longer valid; confirm this key instead.');
     }
   }
   const { limits, ...requestWithoutLimits } = request;

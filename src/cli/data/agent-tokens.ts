@@ -85,7 +85,7 @@ const revokeToken = action({
       (tokens) => tokens.revoke(tokenId),
     );
     if (json) print(JSON.stringify({ tokenId, revoked }));
-    else print(revoked ? `${tokenId} is revoked.` : `${tokenId} was dead already.`);
+    else print(revoked ? `${tokenId} is revoked.` : `${tokenId} was already expired or revoked.`);
     return 0;
   },
 });
@@ -108,7 +108,7 @@ const callPlugin = action({
       payload,
     }).catch((error: unknown) => {
       throw error instanceof Problem && error.code === 'not_ready'
-        ? new Error(`No agent runs over the data folder ${data.dataDir}.`)
+        ? new Error(`No agent is running with the data folder ${data.dataDir}.`)
         : error;
     });
     print(JSON.stringify(result, null, 2));
@@ -143,7 +143,7 @@ async function withTokens<T>(data: AgentData, work: (tokens: TokenAdmin) => Prom
   const { databaseUrl, databasePath, migrations } = agentDatabase(data);
   // Opening would create a missing database, which must not happen in a mistyped folder.
   if (databaseUrl === undefined && !existsSync(databasePath))
-    throw new Error(`There is no agent's data in ${data.dataDir}; start the agent once, or say --data-dir.`);
+    throw new Error(`There is no agent's data in ${data.dataDir}; start the agent once, or set --data-dir.`);
   const { log, redactor } = stderrLog();
   const options = databaseUrl === undefined ? { path: databasePath } : { url: databaseUrl };
   const database = await connect(options, { log });
@@ -152,7 +152,7 @@ async function withTokens<T>(data: AgentData, work: (tokens: TokenAdmin) => Prom
     const store = tokenStore(database);
     const agentId = await store.findAgent(data.name);
     if (agentId === undefined)
-      throw new Error(`There is no agent "${data.name}" in this database; start it once, or say --name.`);
+      throw new Error(`There is no agent "${data.name}" in this database; start it once, or set --name.`);
     return await work(tokenAdmin({ store, agentId, redactor }));
   } finally {
     await database.close();

@@ -41,7 +41,7 @@ export async function backUp(
   requireDatabase(location);
   const handle = await open(file, 'wx', 0o600).catch((error: unknown) => {
     throw codeOf(error) === 'EEXIST'
-      ? new Error(`${file} exists already; a backup needs a new file.`)
+      ? new Error(`${file} already exists; a backup needs a new file.`)
       : error;
   });
   try {
@@ -139,7 +139,7 @@ export async function restore(
     throw new SettingError(
       engine === 'embedded'
         ? `this is a backup of an embedded database, which is restored into a folder; leave ${key} unset.`
-        : `this is a backup of a PostgreSQL, which is restored into one; set ${key}.`,
+        : `this is a backup of a PostgreSQL, which is restored into a PostgreSQL; set ${key}.`,
     );
   }
   const masterKey = isPostgres(location)
@@ -172,7 +172,7 @@ async function restoreFolder(
 ): Promise<MasterKeyVerdict> {
   const target = resolve(location.databasePath);
   if (existsSync(join(target, 'pg')))
-    throw new Error(`${target} holds a database already; a restore goes into a folder without one.`);
+    throw new Error(`${target} already holds a database; restore into a folder without one.`);
   const parent = dirname(target);
   await makeFolder(parent);
   const staging = await mkdtemp(join(parent, `.${basename(target)}-restoring-`));
@@ -212,8 +212,8 @@ async function hasSchema({ sql }: Database, { migrations: { schema } }: Database
 }
 
 function wrongSurface(file: string, { surface }: DatabaseLocation): Error {
-  const remedy = surface === 'agent' ? 'leave --agent out for the gateway' : 'say --agent for an agent';
-  return new Error(`${file} is a backup, but of no ${surface}'s database; ${remedy}.`);
+  const remedy = surface === 'agent' ? 'leave out --agent for the gateway' : 'set --agent for an agent';
+  return new Error(`${file} is a backup, but not of the ${surface}'s database; ${remedy}.`);
 }
 
 async function restorePostgres(
@@ -265,7 +265,7 @@ function requireEmpty(location: DatabaseLocation): Promise<string> {
       order by nspname`;
     if (schemas.length > 0)
       throw new Error(
-        `The database holds ${schemas.map(({ name }) => name).join(', ')} already; a restore goes into an empty one.`,
+        `The database already holds ${schemas.map(({ name }) => name).join(', ')}; restore into an empty database.`,
       );
     return database.version;
   });

@@ -120,5 +120,5 @@ export async function runTool(
   });
   if (code === 0) return;
   const errors = [...lastLines, partialLine].filter((line) => /error|fatal/i.test(line)).slice(-3);
-  throw new Error(`${path} failed: ${errors.join(' ') || `it ended with ${code}`}`);
+  throw new Error(`${path} failed: ${errors.join(' ') || `it exited with ${code}`}`);
 }

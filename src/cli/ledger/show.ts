@@ -38,7 +38,7 @@ function cellsOf(line: AllotmentLine, now: Date): string[] {
     formatCredits(line.unapplied),
     formatSpan(now.getTime() - Date.parse(line.created_at)),
     `${formatSpan(now.getTime() - Date.parse(line.reported_at))} ago`,
-    leaseMs > 0 ? `${formatSpan(leaseMs)} left` : `over for ${formatSpan(-leaseMs)}`,
+    leaseMs > 0 ? `${formatSpan(leaseMs)} left` : `expired ${formatSpan(-leaseMs)} ago`,
     stateOf(line),
   ];
 }

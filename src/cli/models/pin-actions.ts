@@ -5,7 +5,7 @@ import { catalogOptions, openCatalogStore } from './catalog-store.ts';
 
 export const pinAction: Action = action({
   path: 'pin',
-  summary: 'Keeps a model as it is in updates; with --price its price only.',
+  summary: 'Keeps updates from changing a model; with --price, only from changing its price.',
   arguments: { model: { placeholder: 'MODEL' } },
   options: { price: { kind: 'switch', summary: 'Pin the price only.' }, ...catalogOptions },
   async run({ arguments: { model }, options: { price, json, ...flags }, ...context }) {

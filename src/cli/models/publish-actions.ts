@@ -40,7 +40,9 @@ export const signAction: Action = action({
   },
   async run({ arguments: { file }, options: { 'key-file': keyFile }, print, printError }) {
     if (keyFile === undefined)
-      throw new SettingError('--key-file is missing: pass a private key of "townhall models keygen".');
+      throw new SettingError(
+        '--key-file is missing: pass a private key that "townhall models keygen" wrote.',
+      );
     const key = await readPrivateKey(keyFile);
     const document = await readFile(file);
     const { published_at: publishedAt, pins } = parseCatalogDocument(

@@ -21,13 +21,13 @@ import { catalogSource, type CatalogSource } from './source.ts';
 const defaultFactor = 3;
 
 const applyOptions = {
-  yes: { kind: 'switch', summary: 'Apply the changes without a question.' },
+  yes: { kind: 'switch', summary: 'Apply the changes without asking.' },
   'dry-run': { kind: 'switch', summary: 'Only show the changes.' },
 } as const;
 
 export const updateAction: Action = action({
   path: 'update',
-  summary: 'Takes over a signed catalog; running gateways read it at once.',
+  summary: 'Applies a signed catalog; running gateways read it at once.',
   options: {
     from: {
       kind: 'value',
@@ -90,7 +90,7 @@ export const updateAction: Action = action({
 
 export const rollbackAction: Action = action({
   path: 'rollback',
-  summary: 'Brings the catalog before the last change back; a second one undoes the first.',
+  summary: 'Restores the catalog from before the last change; a second rollback undoes the first.',
   options: { ...applyOptions, ...catalogOptions },
   async run({ options: { yes, 'dry-run': isDryRun, json, ...flags }, ...context }) {
     const store = await openCatalogStore(flags, context);
@@ -133,7 +133,7 @@ async function readPrevious(path: string): Promise<string> {
     return await readFile(path, 'utf8');
   } catch (error) {
     if (!isMissing(error)) throw error;
-    throw new Error('There is no former catalog: nothing was updated yet.', { cause: error });
+    throw new Error('There is no previous catalog: nothing has been updated yet.', { cause: error });
   }
 }
 
@@ -141,7 +141,7 @@ function parseFactor(text: string | undefined): number {
   if (text === undefined) return defaultFactor;
   const factor = Number(text);
   if (text.trim() === '' || !(factor >= 1))
-    throw new SettingError(`--max-factor takes a number from 1 on, not "${text}".`);
+    throw new SettingError(`--max-factor takes a number of at least 1, not "${text}".`);
   return factor;
 }
 

@@ -143,7 +143,7 @@ async function keepRunning(workers: Workers, firstWorker: WorkerProcess): Promis
     const reason = await worker.ended;
     running.delete(index);
     if (shutdown.aborted) return;
-    log.error({ worker: index, pid: worker.pid, reason }, 'a worker has ended; another one is started');
+    log.error({ worker: index, pid: worker.pid, reason }, 'a worker has exited; starting another one');
     if (clock.monotonicMs() - startedMs > steadyMs) pauseMs = firstRestartMs;
     await clock.sleep(pauseMs, shutdown).catch(() => undefined);
     if (shutdown.aborted) return;

@@ -34,7 +34,7 @@ export async function runWatched(): Promise<number> {
       const change = files.nextChange().then((file) => ({ file }));
       let event = await Promise.race([stop, exit, change]);
       if ('code' in event && event.code !== 0) {
-        process.stdout.write('The server has ended. It starts again after a change of its files.\n');
+        process.stdout.write('The server has exited. It restarts when one of its files changes.\n');
         event = await Promise.race([stop, change]);
       }
       if ('code' in event) return event.code;

@@ -83,14 +83,14 @@ describe('townhall agent token with a running agent', () => {
   });
 
   test.each([
-    [['token'], /say "townhall agent token/],
+    [['token'], /use "townhall agent token/],
     [['token', 'create', 'a b'], /`name` must be/],
     [['token', 'create', 'a', '--ttl', 'soon'], /--ttl takes/],
     [['token', 'list', '--ttl', '1d'], /--ttl belongs/],
-    [['token', 'revoke'], /say "townhall agent token/],
+    [['token', 'revoke'], /use "townhall agent token/],
     [['token', 'revoke', 'tok_unknown'], /no token with this id/],
     [['tokens'], /"tokens" is not part of this command/],
-    [['call', 'files'], /say "townhall agent call/],
+    [['call', 'files'], /use "townhall agent call/],
     [['call', 'files', 'list', '{'], /is JSON/],
     [['call', 'files', 'list', '[]'], /is an object/],
     [['call', 'unknown', 'list'], /no plugin/],

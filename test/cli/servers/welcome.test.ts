@@ -47,7 +47,7 @@ describe('welcome', () => {
     expect(linesOf({ shell }).join('\n')).toMatch(line);
   });
 
-  test('says how the administrator is reset at the second start', () => {
+  test('says how to reset the administrator at the second start', () => {
     expect(linesOf({ administrator: undefined }).join('\n')).toContain(
       'admin    new password: npm run townhall -- admin reset',
     );

@@ -188,7 +188,7 @@ describe('townhall ledger verify', () => {
     await forceStatement(`update gateway.credits_accounts set posted = posted + 7`);
     const { code, errors } = await run();
     expect(code).toBe(1);
-    expect(errors[1]).toBe(`Account ${userId} has 827 posted, and its entries come to 820.`);
+    expect(errors[1]).toBe(`Account ${userId} has 827 posted, but its entries add up to 820.`);
   });
 
   test('prints the same as JSON', async () => {

@@ -76,20 +76,20 @@ export async function undoEdits(recordFile: string, { files }: ConnectionRecord)
 }
 
 async function undoFile({ path, kind, former, digest, changes }: FileRecord): Promise<string> {
-  const current = await readIfExists(path);
-  if (current === null) return `${path} does not exist any more.`;
-  const isUnchanged = digestOf(current) === digest;
+  const content = await readIfExists(path);
+  if (content === null) return `${path} no longer exists.`;
+  const isUnchanged = digestOf(content) === digest;
   if (isUnchanged && former === null) {
     await rm(path);
     return `${path} is removed.`;
   }
   if (isUnchanged && former !== null) {
     await replaceFile(path, Buffer.from(former, 'base64'));
-    return `${path} is as it was.`;
+    return `${path} is restored.`;
   }
-  if (kind === 'file') return `${path} was changed since and stays; remove it yourself.`;
-  await replaceFile(path, revertEdit(kind, changes, current.toString('utf8')));
-  return `${path} was changed since; only the entries of Townhall are removed.`;
+  if (kind === 'file') return `${path} has been changed since, so it is kept; remove it yourself.`;
+  await replaceFile(path, revertEdit(kind, changes, content.toString('utf8')));
+  return `${path} has been changed since; only Townhall's entries are removed.`;
 }
 
 /** Replaces the content in one step. Keeps a symbolic link and the mode; a new file has the mode 0600. */
