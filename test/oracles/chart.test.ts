@@ -14,7 +14,7 @@ import { hasProgram } from './programs.ts';
 
 const run = promisify(execFile);
 const hasPython = hasProgram('python3');
-if (!hasPython) console.warn('SKIPPED: the chart is not rendered: python3 unpacks Helm, and is not here.');
+if (!hasPython) console.warn('SKIPPED: the chart is not rendered: python3, which unpacks Helm, is missing.');
 
 interface KubernetesObject {
   apiVersion: string;

@@ -97,12 +97,12 @@ function withoutOpenConstants(file: string): unknown {
 }
 
 describe.each(surfaces)('generated code for the document of the %s', (surface) => {
-  test('openapi-typescript makes types that compile', async () => {
+  test('openapi-typescript generates types that compile', async () => {
     const types = await generateFile('openapi-typescript', 'bin/cli.js', { surface, file: 'types.ts' });
     expect(types).toContain('export interface operations');
   });
 
-  test.each(['fetch', 'zod'])('orval makes a client for %s that compiles', async (client) => {
+  test.each(['fetch', 'zod'])('orval generates a client for %s that compiles', async (client) => {
     const folder = outputFolder('orval', `${surface}-${client}`);
     writeFileSync(
       path.join(folder, 'document.json'),
@@ -121,7 +121,7 @@ describe.each(surfaces)('generated code for the document of the %s', (surface) =
     await compileTypeScript('orval', folder);
   });
 
-  test('openapi-zod-client makes a client that compiles', async () => {
+  test('openapi-zod-client generates a client that compiles', async () => {
     const client = await generateFile('openapi-zod-client', 'bin.js', { surface, file: 'client.ts' });
     expect(client).toContain('makeApi');
   });
@@ -152,7 +152,7 @@ describe.each(surfaces)('generated code for the document of the %s', (surface) =
   };
 
   test.each(Object.entries(languages))(
-    'quicktype makes types in %s',
+    'quicktype generates types in %s',
     async (language, { file, options, compile }) => {
       const folder = outputFolder('quicktype', `${surface}-${language}`);
       const document = JSON.parse(readFileSync(bundleOf(surface), 'utf8')) as Document;

@@ -79,8 +79,8 @@ describe('the local edition of the binary', () => {
     expect((await fetch(`${gateway}/docs/absent.html`)).status).toBe(404);
   });
 
-  // Speech is made in a worker thread, whose program comes from the executable too.
-  test('makes speech in a worker thread', async () => {
+  // The worker thread that generates speech loads its program from the executable.
+  test('generates speech in a worker thread', async () => {
     const token = readFileSync(path.join(cwd, 'data/local.token'), 'utf8').trim();
     const speech = await fetch(`${gateway}/v1/ai/tts`, {
       method: 'POST',
