@@ -242,6 +242,11 @@ export function isStartupKey(key: string): boolean {
   return startupKeys.has(key) || key.startsWith('TOWNHALL_');
 }
 
+/** Why the gateway cannot use a stored value, continuing a sentence that starts with "the value"; or null. */
+export function explainUnusableValue(key: string, value: string): string | null {
+  return key === gatewaySettings.cityBaseUrl.key ? explainUnusableBaseUrl(value) : null;
+}
+
 const startupKeys: ReadonlySet<string> = new Set([
   ...Object.values(gatewaySettings).map((setting) => setting.key),
   'HTTPS_PROXY',
@@ -353,11 +358,16 @@ function requireProxies(proxies: readonly string[]): void {
 }
 
 function requireBaseUrl(text: string): void {
+  const message = explainUnusableBaseUrl(text);
+  if (message !== null) throw new SettingError(`TOWNHALL_CITY_BASE_URL ${message}.`);
+}
+
+/** Does not repeat the text, which may contain a password. */
+function explainUnusableBaseUrl(text: string): string | null {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url !== undefined && (url.username !== '' || url.password !== ''))
-    throw new SettingError(
-      'TOWNHALL_CITY_BASE_URL must not contain credentials, since every caller can read this address.',
-    );
+    return 'must not contain credentials, since every caller can read this address';
   if (url === undefined || !/^https?:$/.test(url.protocol) || url.hash !== '')
-    throw new SettingError(`TOWNHALL_CITY_BASE_URL takes an http or https address, not "${text}".`);
+    return 'must be an http or https address without a fragment';
+  return null;
 }

@@ -7,7 +7,7 @@ import { telemetrySecrets, telemetrySettings } from '../kernel/telemetry/telemet
 import { registerDatabaseMetrics } from '../kernel/telemetry/database-metrics.ts';
 import { mayLogInLocally } from './accounts/index.ts';
 import { audit, auditStore } from './audit/index.ts';
-import { isStartupKey } from './config.ts';
+import { explainUnusableValue, isStartupKey } from './config.ts';
 import { env as environment, envStore } from './env/index.ts';
 import { mail } from './mail.ts';
 import { createUpstreamObserver } from './telemetry/index.ts';
@@ -51,7 +51,7 @@ export async function openInfrastructure({
       store: envStore(database),
       vault,
       environment: options.env,
-      isReserved: isStartupKey,
+      keyRules: { isReserved: isStartupKey, explainUnusable: explainUnusableValue },
       declarers: () => services.map(({ name, env }) => ({ id: name, env })),
       audit: auditLog,
       changes,

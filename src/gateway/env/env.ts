@@ -13,6 +13,7 @@ import { envHandlers } from './handlers.ts';
 import { requireSameKey, rewrapAll, sealCanary, findSealingKeys, type RewrapResult } from './rotation.ts';
 import { createSnapshot, type EnvReader } from './snapshot.ts';
 import type { EnvStore } from './store.ts';
+import type { KeyRules } from './variable.ts';
 import { createWriter } from './writer.ts';
 
 export interface EnvOptions {
@@ -20,8 +21,7 @@ export interface EnvOptions {
   vault: Vault;
   /** The process environment. Stored values take precedence over it. */
   environment: Readonly<Record<string, string | undefined>>;
-  /** Whether the server reads the key itself when it starts; such keys cannot be stored. */
-  isReserved(key: string): boolean;
+  keyRules: KeyRules;
   /** All services that declare keys. Called for each request, because services are constructed later. */
   declarers(): readonly Declarer[];
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
@@ -55,7 +55,7 @@ const publicAddress: Requirement = {
 
 /** Needs a migrated database. Throws a SettingError when its values are encrypted with another master key. */
 export async function env(options: EnvOptions): Promise<Env> {
-  const { store, vault, audit, changes, log, isReserved } = options;
+  const { store, vault, audit, changes, log, keyRules } = options;
   const declarations = () => declarationsOf(options.declarers());
   const isSecret = (key: string): boolean => declarations().get(key)?.secret ?? true;
   const snapshot = createSnapshot({ ...options, isSecret });
@@ -112,7 +112,7 @@ export async function env(options: EnvOptions): Promise<Env> {
       recordReveal: (entry) => store.tx((tx) => audit.record(tx, entry)),
       declarations,
       isSecret,
-      isReserved,
+      keyRules,
     }),
   };
 }

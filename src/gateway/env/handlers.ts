@@ -8,7 +8,7 @@ import type { Service } from '../service.ts';
 import type { Declaration } from './declarations.ts';
 import { parseVariables } from './import.ts';
 import type { EnvSnapshot, SnapshotEntry } from './snapshot.ts';
-import { maskValue, validateKey, validateVariable, type VariableError } from './variable.ts';
+import { maskValue, validateKey, validateVariable, type KeyRules, type VariableError } from './variable.ts';
 import { envAuditEntry, type EnvWriter } from './writer.ts';
 
 interface HandlerOptions {
@@ -17,11 +17,11 @@ interface HandlerOptions {
   recordReveal: (entry: AuditEntry) => Promise<void>;
   declarations: () => ReadonlyMap<string, Declaration>;
   isSecret: (key: string) => boolean;
-  isReserved: (key: string) => boolean;
+  keyRules: KeyRules;
 }
 
 export function envHandlers(options: HandlerOptions): Service<'env'>['handlers'] {
-  const { snapshot, writer, declarations, isSecret, isReserved } = options;
+  const { snapshot, writer, declarations, isSecret, keyRules } = options;
   return {
     'env.listVariables': async (call) => {
       const shouldReveal = call.query.reveal === true;
@@ -34,7 +34,7 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
     },
     'env.upsertVariable': async (call) => {
       const { key, value } = call.body;
-      const error = validateVariable(key, value, isReserved);
+      const error = validateVariable(key, value, keyRules);
       if (error !== null) throw invalidVariable(error);
       const updatedAt = await writer.write(new Map([[key, value]]), (changes) =>
         envAuditEntry(originOf(call), call.operationId, key, changes[key]),
@@ -43,7 +43,7 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
     },
     'env.removeVariable': async (call) => {
       const { key } = call.body;
-      const error = validateKey(key, isReserved);
+      const error = validateKey(key, keyRules);
       if (error !== null) throw invalidVariable(error);
       const isRemoved = await writer.remove(key, (change) =>
         envAuditEntry(originOf(call), call.operationId, key, change),
@@ -51,7 +51,7 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
       return { status: 200, body: { removed: isRemoved } };
     },
     'env.importVariables': async (call) => {
-      const variables = parseVariables(call.body.content, isReserved);
+      const variables = parseVariables(call.body.content, keyRules);
       const keys = [...variables.keys()];
       if (keys.length > 0)
         await writer.write(variables, (changes) =>
@@ -81,7 +81,7 @@ export function envHandlers(options: HandlerOptions): Service<'env'>['handlers']
 
 /** The stored variables, and declared variables that only the process environment has, sorted by key. */
 function listVariables(
-  { snapshot, declarations, isSecret, isReserved }: HandlerOptions,
+  { snapshot, declarations, isSecret, keyRules }: HandlerOptions,
   reveal: boolean,
 ): EnvVariable[] {
   const storedVariables = snapshot
@@ -89,7 +89,7 @@ function listVariables(
     .map((entry) => serializeEntry(entry, isSecret(entry.key), reveal));
   const fromProcess = [...declarations().values()].flatMap(({ key, secret }): EnvVariable[] => {
     const value = snapshot.entry(key) === undefined ? snapshot.get(key) : undefined;
-    if (value === undefined || isReserved(key)) return [];
+    if (value === undefined || keyRules.isReserved(key)) return [];
     const isMasked = secret && !reveal;
     return [
       {

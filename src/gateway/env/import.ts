@@ -2,14 +2,14 @@
 // lists the invalid lines, 16 at most.
 import { Problem, type ProblemDetail } from '../../kernel/problem.ts';
 import { parseDotenv } from './dotenv.ts';
-import { validateVariable, type VariableError } from './variable.ts';
+import { validateVariable, type KeyRules, type VariableError } from './variable.ts';
 
 const maxBytes = 256 * 1024;
 const maxKeys = 500;
 const maxDetails = 16;
 
 /** The variables by key, in the order of the text. If a key has several values, the last one counts. */
-export function parseVariables(content: string, isReserved: (key: string) => boolean): Map<string, string> {
+export function parseVariables(content: string, rules: KeyRules): Map<string, string> {
   if (Buffer.byteLength(content, 'utf8') > maxBytes) {
     throw new Problem('too_large', 'request_too_large', 'The text is larger than 256 KiB.', {
       param: 'content',
@@ -19,7 +19,7 @@ export function parseVariables(content: string, isReserved: (key: string) => boo
   const details: ProblemDetail[] = errors.map(({ line, message }) => lineDetail(line, message));
   let code: VariableError['code'] = 'invalid_request';
   for (const { key, value, line } of entries) {
-    const error = validateVariable(key, value, isReserved);
+    const error = validateVariable(key, value, rules);
     if (error === null) continue;
     if (details.length === 0) code = error.code;
     details.push(lineDetail(line, `the ${error.member} ${error.message}`));

@@ -23,16 +23,20 @@ export interface VariableError {
   message: string;
 }
 
-/** Why the variable cannot be stored, or null. */
-export function validateVariable(
-  key: string,
-  value: string,
-  isReserved: (key: string) => boolean,
-): VariableError | null {
-  return validateKey(key, isReserved) ?? validateValue(value);
+/** What the server itself requires of single keys. */
+export interface KeyRules {
+  /** Whether the server reads the key when it starts; such keys cannot be stored. */
+  isReserved(key: string): boolean;
+  /** Why the server cannot use this value, continuing a sentence that starts with "the value"; null if it can. */
+  explainUnusable(key: string, value: string): string | null;
 }
 
-export function validateKey(key: string, isReserved: (key: string) => boolean): VariableError | null {
+/** Why the variable cannot be stored, or null. */
+export function validateVariable(key: string, value: string, rules: KeyRules): VariableError | null {
+  return validateKey(key, rules) ?? validateValue(value) ?? validateUse(key, value, rules);
+}
+
+export function validateKey(key: string, rules: Pick<KeyRules, 'isReserved'>): VariableError | null {
   if (!keyPattern.test(key)) {
     return {
       code: 'invalid_request',
@@ -40,7 +44,7 @@ export function validateKey(key: string, isReserved: (key: string) => boolean): 
       message: 'must be upper-case letters, digits and `_`, 128 at most, a letter first',
     };
   }
-  if (isReserved(key)) {
+  if (rules.isReserved(key)) {
     return {
       code: 'env_key_reserved',
       member: 'key',
@@ -58,4 +62,9 @@ function validateValue(value: string): VariableError | null {
   if (value.includes('\0'))
     return { code: 'invalid_request', member: 'value', message: 'must not contain a NUL character' };
   return null;
+}
+
+function validateUse(key: string, value: string, rules: KeyRules): VariableError | null {
+  const message = rules.explainUnusable(key, value);
+  return message === null ? null : { code: 'invalid_request', member: 'value', message };
 }

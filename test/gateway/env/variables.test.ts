@@ -74,6 +74,25 @@ describe('env.upsertVariable', () => {
     await world.admin.env.removeVariable({ key: 'TOWNHALL_CITY_BASE_URL' });
   });
 
+  test.each([
+    ['no address', 'nonsense', 'The value must be an http or https address without a fragment.'],
+    [
+      'an address with a password',
+      'https://:hunter2@city.example',
+      'The value must not contain credentials, since every caller can read this address.',
+    ],
+  ])('refuses %s as TOWNHALL_CITY_BASE_URL', async (_case, value, message) => {
+    const key = 'TOWNHALL_CITY_BASE_URL';
+    const error = await refusal(world.admin.env.upsertVariable({ key, value }));
+    expect(error).toMatchObject({ status: 400, code: 'invalid_request', param: 'value', message });
+    const importing = world.admin.env.importVariables({ content: `${key}=${value}` });
+    expect(await refusal(importing)).toMatchObject({
+      status: 400,
+      code: 'invalid_request',
+      param: 'content',
+    });
+  });
+
   test('refuses a masked value', async () => {
     const maskedVariable = await findVariable('ACME_API_KEY');
     expect(maskedVariable?.value).toBe('••••9876');
