@@ -140,7 +140,7 @@ export function asProblem(error: unknown): Problem {
   return new Problem(
     'internal',
     'internal_error',
-    'Something went wrong on our side; the request id leads to it in our log.',
+    'An internal error occurred; find the details in the log of the server by the request id.',
     {
       cause: error,
     },

@@ -528,14 +528,14 @@ describe('the stream of a session', () => {
         error: {
           type: 't',
           code: 'session_not_found',
-          message: 'There is no session of this id.',
+          message: 'There is no session with this id.',
           param: 'sessionId',
           request_id: 'req_agent',
         },
       },
     }));
     const text = await (await open('session=s', bearer(key))).text();
-    const error = '{"error":{"code":"session_not_found","message":"There is no session of this id."';
+    const error = '{"error":{"code":"session_not_found","message":"There is no session with this id."';
     expect(text).toContain(`event: failed\ndata: ${error}`);
   });
 

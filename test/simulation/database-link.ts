@@ -199,5 +199,5 @@ function latencyMs(fault: keyof MessageFaults | null, random: Random): number {
 }
 
 function databaseUnavailable(): Problem {
-  return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.');
+  return new Problem('unavailable', 'database_unavailable', 'The database is unavailable at the moment.');
 }

@@ -7,7 +7,7 @@ import type { GrantedRule } from './store.ts';
 
 export interface PermissionServiceOptions {
   permissions: Permissions;
-  /** Throws 404 when there is no session of this id. */
+  /** Throws 404 when there is no session with this id. */
   sessionKeyOf(sessionId: string): Promise<string>;
 }
 
@@ -49,7 +49,7 @@ export function permissionService({
             { param: 'permissionId' },
           );
         if (!(await permissions.revoke(permissionId)))
-          throw new Problem('not_found', 'permission_not_found', 'There is no permission of this id.', {
+          throw new Problem('not_found', 'permission_not_found', 'There is no permission with this id.', {
             param: 'permissionId',
           });
         return { status: 204 };

@@ -57,7 +57,7 @@ async function requireCallable({ tool, input, workspace, isApproved = false }: A
     throw new Problem(
       'bad_request',
       'invalid_request',
-      `The input does not fit the action: ${listErrors(result.details, 'the input')}.`,
+      `The input does not match the schema of the action: ${listErrors(result.details, 'the input')}.`,
       {
         // An HTTP request has the input in its member `payload`.
         param: 'payload',

@@ -56,6 +56,6 @@ function hasAttachment(event: SessionEvent, attachmentId: string): boolean {
   );
 }
 
-function attachmentNotFound(message = 'There is no attachment of this id in the session.'): Problem {
+function attachmentNotFound(message = 'There is no attachment with this id in the session.'): Problem {
   return new Problem('not_found', 'attachment_not_found', message, { param: 'attachmentId' });
 }

@@ -64,7 +64,7 @@ export interface SessionsOptions {
 export interface Sessions {
   runs: Runs;
   inputs: InputSubmitter;
-  /** The internal key of a session. Throws 404 when there is no session of this id. */
+  /** The internal key of a session. Throws 404 when there is no session with this id. */
   keyOf(sessionId: string): Promise<string>;
   /** The receipt of the run that a call with an Idempotency-Key has accepted; null when it accepted none. */
   receiptOf(call: { operationId: string; requestId: string }): ReturnType<typeof findReceipt>;

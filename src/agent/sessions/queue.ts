@@ -102,16 +102,21 @@ async function removeQueueItem(
     throw new Problem(
       'not_found',
       'queue_item_not_found',
-      'No input of this session has had a queue item of this id.',
+      'No input of this session has had this queue item id.',
       { param: 'queueItemId' },
     );
   if (run.status === 'cancelled') return;
   const isWaiting = run.status === 'accepted' && run.steeredInto === null;
   const removedIds = isWaiting ? await runs.cancelWaiting(session, run.runId) : [];
   if (removedIds.length === 0)
-    throw new Problem('conflict', 'run_started', `It has begun; cancel the run ${run.runId} instead.`, {
-      param: 'queueItemId',
-    });
+    throw new Problem(
+      'conflict',
+      'run_started',
+      `The input is already running; cancel the run ${run.runId} instead.`,
+      {
+        param: 'queueItemId',
+      },
+    );
 }
 
 async function showRun(options: HandlerOptions, session: SessionRecord, run: RunRecord) {

@@ -52,7 +52,7 @@ export interface HandlerOptions {
   render: RenderConversation;
   follow: FollowLimits;
   clock: Clock;
-  /** Throws 404 when there is no session of this id. */
+  /** Throws 404 when there is no session with this id. */
   requireSession(sessionId: string): Promise<SessionRecord>;
 }
 

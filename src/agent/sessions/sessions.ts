@@ -155,7 +155,7 @@ async function createSession(
       });
   if (newSession) return { status: 201, body: toSession(newSession) };
   if (body.ifExists !== 'return')
-    throw new Problem('conflict', 'session_exists', `There is a session with the id "${id}" already.`, {
+    throw new Problem('conflict', 'session_exists', `A session with the id "${id}" already exists.`, {
       param: 'id',
     });
   return { status: 200, body: toSession(await requireSession(id)) };

@@ -316,7 +316,7 @@ function filesChanged(paths: readonly string[]): Problem {
   return new Problem(
     'conflict',
     'files_changed',
-    `Somebody else has changed these files since, so nothing was restored: ${paths.slice(0, maxFilesNamed).join(', ')}${more}.`,
+    `These files were changed after the run, so nothing was restored: ${paths.slice(0, maxFilesNamed).join(', ')}${more}.`,
     {
       param: 'runId',
       details: paths.slice(0, 100).map((path) => ({ path, message: 'has changed since' })),
@@ -333,7 +333,7 @@ function explainNothingToRestore(direction: Direction, status: ChangesStatus | '
   if (status === 'none') return 'The run has changed no files, or its changes are no longer kept.';
   if (status === 'open') return 'The run has not ended.';
   return direction === 'undo'
-    ? 'The changes of the run are undone already.'
+    ? 'The changes of the run are already undone.'
     : 'The changes of the run are in place; undo them first.';
 }
 

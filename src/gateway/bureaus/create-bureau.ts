@@ -47,7 +47,7 @@ export function createCreateBureau({
     return store.tx(async (tx) => {
       const bureau = await store.insert(tx, bureauId, settings);
       if (!bureau)
-        throw new Problem('conflict', 'conflict', 'There is a Bureau with this id already.', {
+        throw new Problem('conflict', 'conflict', 'A Bureau with this id already exists.', {
           param: 'bureau_id',
         });
       const reply = { status: 201 as const, body: serializeBureau(bureau) };

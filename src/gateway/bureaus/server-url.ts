@@ -7,7 +7,7 @@ import { invalidMember } from '../../kernel/problem.ts';
 export function requireServerUrl(text: string): string {
   const url = requireAddress(text, 'server_url');
   if (url.username !== '' || url.password !== '')
-    throw invalidMember('server_url', 'must not hold credentials');
+    throw invalidMember('server_url', 'must not contain credentials');
   if (text.includes('#')) throw invalidMember('server_url', 'must not have a fragment');
   return text;
 }
@@ -34,7 +34,8 @@ export function requireRedirectUris(addresses: readonly string[]): string[] {
   const hrefs = addresses.map((address, index) => {
     const param = `redirect_uris[${index}]`;
     const url = requireAddress(address, param);
-    if (url.username !== '' || url.password !== '') throw invalidMember(param, 'must not hold credentials');
+    if (url.username !== '' || url.password !== '')
+      throw invalidMember(param, 'must not contain credentials');
     if (address.includes('#')) throw invalidMember(param, 'must not have a fragment');
     return url.href;
   });

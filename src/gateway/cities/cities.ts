@@ -50,7 +50,8 @@ export function cities(options: CitiesOptions): Cities {
       },
       'cities.getCurrentCity': async () => {
         const city = await store.findCurrent(baseUrl()?.replace(/\/+$/, '') ?? null);
-        if (!city) throw new Problem('not_found', 'city_not_found', 'No deployment is on record here.');
+        if (!city)
+          throw new Problem('not_found', 'city_not_found', 'No deployment is recorded on this server.');
         return {
           status: 200,
           body: { city_id: city.cityId, name: city.name, version: city.version, base_url: city.baseUrl },

@@ -62,7 +62,7 @@ export function createWriteBatcher(options: WriteBatcherOptions): WriteBatcher {
       // The hash of the account, so that its operations always go to the same queue.
       const queue = queues[hashText(operation.accountId) % concurrentBatches] as BatchQueue;
       if (clock.monotonicMs() < queue.pausedUntilMs)
-        return Promise.reject(databaseUnavailable('The database does not answer at the moment.'));
+        return Promise.reject(databaseUnavailable('The database is unavailable at the moment.'));
       return new Promise((resolve, reject) => {
         queue.waiting.push({ operation, work, resolve, reject });
         queue.running ??= drain(options, queue);

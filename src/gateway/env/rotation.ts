@@ -119,7 +119,7 @@ function openAll(vault: Vault, rows: readonly StoredVariable[]): string[] {
     throw new Problem(
       'conflict',
       'env_unreadable',
-      `Nothing was rewrapped: ${keys} cannot be opened. Write or remove them first.`,
+      `Nothing was rewrapped: ${keys} cannot be decrypted. Set them again or remove them first.`,
     );
   }
   return values as string[];

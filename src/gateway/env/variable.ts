@@ -48,7 +48,7 @@ export function validateKey(key: string, rules: Pick<KeyRules, 'isReserved'>): V
     return {
       code: 'env_key_reserved',
       member: 'key',
-      message: `${key} is read from the process at start and cannot be set here`,
+      message: `${key} is read from the process environment at startup and cannot be set here`,
     };
   }
   return null;
@@ -56,7 +56,7 @@ export function validateKey(key: string, rules: Pick<KeyRules, 'isReserved'>): V
 
 function validateValue(value: string): VariableError | null {
   if (value.includes(bullet))
-    return { code: 'env_value_masked', member: 'value', message: 'is a masked one; send the value itself' };
+    return { code: 'env_value_masked', member: 'value', message: 'is masked; send the original value' };
   if (Buffer.byteLength(value, 'utf8') > maxValueBytes)
     return { code: 'invalid_request', member: 'value', message: 'must be at most 32 KiB' };
   if (value.includes('\0'))

@@ -97,7 +97,7 @@ function webAddressOrNull(text: string | null): string | null {
 }
 
 function methodNotFound(param: string | null): Problem {
-  return new Problem('not_found', 'payment_method_not_found', 'There is no such payment method here.', {
+  return new Problem('not_found', 'payment_method_not_found', 'There is no such payment method.', {
     param,
   });
 }

@@ -16,7 +16,7 @@ export function parseReturnAddress(
   if (url === undefined || !isSecureUrl(url))
     throw invalidMember('return_to', 'must be an https address, or a plain one of this machine');
   if (url.username !== '' || url.password !== '')
-    throw invalidMember('return_to', 'must not hold credentials');
+    throw invalidMember('return_to', 'must not contain credentials');
   const allowedOrigins = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,
   );

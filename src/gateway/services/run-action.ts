@@ -124,11 +124,13 @@ function requireOutput(action: Action, output: unknown): unknown {
   const verdict = action.checkOutput(answer);
   if (verdict.ok) return answer;
   const reasons = verdict.details.map(({ path, message }) => `${path || 'it'} ${message}`);
-  const cause = new Error(`The answer does not fit the action's output: ${reasons.join('; ')}.`);
+  const cause = new Error(
+    `The answer does not match the schema of the action's output: ${reasons.join('; ')}.`,
+  );
   throw new Problem(
     'internal',
     'service_invalid_output',
-    'The answer of the service does not match its declared output.',
+    'The output of the service does not match its declared schema.',
     { cause },
   );
 }

@@ -98,7 +98,7 @@ function readInput(action: Action, { body, query }: ActionRequest): Record<strin
 function invalidInput(details: ProblemDetail[]): Problem {
   const [firstDetail] = details;
   const reason = firstDetail === undefined ? '' : `: \`${firstDetail.path}\` ${firstDetail.message}`;
-  const message = `The input does not fit the action${reason}.`;
+  const message = `The input does not match the schema of the action${reason}.`;
   return new Problem('bad_request', 'service_invalid_input', message, {
     param: firstDetail?.path || null,
     details,

@@ -119,7 +119,7 @@ function serializeGeneration(record: UsageRecord): SdkGeneration {
 }
 
 function generationNotFound(): Problem {
-  const message = 'There is no call of yours with this id that a model ran.';
+  const message = 'You have no model call with this id.';
   return new Problem('not_found', 'generation_not_found', message, { param: 'id' });
 }
 

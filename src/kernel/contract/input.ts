@@ -78,7 +78,7 @@ function decodeQuery(text: string): string {
     throw new Problem(
       'bad_request',
       'invalid_request',
-      'The query holds a percent encoding that cannot be decoded.',
+      'The query contains a percent-encoding that cannot be decoded.',
       { cause },
     );
   }

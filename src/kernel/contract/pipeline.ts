@@ -220,6 +220,6 @@ function forbiddenForIdentity(): Problem {
   return new Problem(
     'forbidden',
     'forbidden_for_identity',
-    'This operation is not for this kind of credential.',
+    'This kind of credential may not call this operation.',
   );
 }

@@ -212,7 +212,7 @@ function refuseUndecodable(path: string): void {
     throw new Problem(
       'bad_request',
       'invalid_path',
-      'The path holds a percent encoding that cannot be decoded.',
+      'The path contains a percent-encoding that cannot be decoded.',
       { cause },
     );
   }

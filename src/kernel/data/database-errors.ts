@@ -38,7 +38,7 @@ export function databaseProblem(error: unknown, { isSqlError }: { isSqlError: bo
   const isTransient = isSqlError
     ? isTransientSqlError(code, error instanceof Error ? error.message : '')
     : error instanceof UnresponsiveServerError || connectionErrorCodes.has(code);
-  return isTransient ? unavailableProblem('The database does not answer at the moment.', error) : error;
+  return isTransient ? unavailableProblem('The database is unavailable at the moment.', error) : error;
 }
 
 function isTransientSqlError(code: string, message: string): boolean {

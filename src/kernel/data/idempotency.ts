@@ -384,12 +384,12 @@ const param = 'Idempotency-Key';
 
 /** 409 for a call that was executed and whose answer is no longer kept. */
 export function notReplayable(): Problem {
-  const message = 'This call was made already; its answer is not kept.';
+  const message = 'This call was already made, and its answer was not stored.';
   return new Problem('conflict', 'result_not_replayable', message, { param });
 }
 
 function keyInUse(): Problem {
-  const message = 'The first call with this Idempotency-Key still runs.';
+  const message = 'The first call with this Idempotency-Key is still running.';
   return new Problem('conflict', 'idempotency_key_in_use', message, {
     param,
     headers: { 'retry-after': '1' },

@@ -49,7 +49,7 @@ export function refuseAmbiguous(request: IncomingMessage, limits: RequestLimits)
 
 function refuseTarget(target: string, host: string, limits: RequestLimits): void {
   if (target.length > limits.maxUrlBytes)
-    throw malformedProblem(`The address of the request may have ${limits.maxUrlBytes} bytes at most.`);
+    throw malformedProblem(`The address of the request may have at most ${limits.maxUrlBytes} bytes.`);
   if (target.startsWith('/') || target === '*') return;
   const authority = /^https?:\/\/([^/?]*)(?:[/?]|$)/i.exec(target)?.[1];
   if (authority?.toLowerCase() !== host.toLowerCase())

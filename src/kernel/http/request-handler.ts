@@ -136,7 +136,7 @@ function pageProblem(error: unknown): Problem | undefined {
   if (!(error instanceof Error) || error instanceof Problem) return undefined;
   const { status } = error as { status?: unknown };
   if (status === 400) {
-    const message = 'The path holds a percent encoding that cannot be decoded.';
+    const message = 'The path contains a percent-encoding that cannot be decoded.';
     return new Problem('bad_request', 'invalid_path', message, { cause: error });
   }
   if (status === 403 || status === 404)

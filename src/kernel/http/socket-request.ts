@@ -108,7 +108,7 @@ export class SocketRequest implements ContractRequest {
       throw new Problem(
         'too_large',
         'request_too_large',
-        `The body may have ${this.#maxBytes} bytes at most.`,
+        `The body may have at most ${this.#maxBytes} bytes.`,
       );
     if (raw.length > smallBodyBytes) {
       const { budget, callerOf } = this.#options;

@@ -89,7 +89,7 @@ async function orUnavailable<T>(work: Promise<T>): Promise<T> {
     throw new Problem(
       'unavailable',
       'storage_unavailable',
-      'The storage of files does not answer at the moment.',
+      'The file storage is unavailable at the moment.',
       { cause: error, headers: { 'retry-after': '5' } },
     );
   }

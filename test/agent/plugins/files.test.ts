@@ -89,7 +89,7 @@ describe('files.write and files.edit', () => {
   test('refuses content of more than 1 MiB', async () => {
     expect(await call('write', { path: 'a', content: 'x'.repeat(1024 * 1024 + 1) })).toMatchObject({
       ok: false,
-      message: expect.stringContaining('does not fit'),
+      message: expect.stringContaining('does not match the schema'),
     });
   });
 

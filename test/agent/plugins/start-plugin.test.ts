@@ -75,7 +75,9 @@ describe('startPlugin', () => {
 
   test('throws the text that a model gets', async () => {
     const plugin = await startPlugin(weather);
-    await expect(plugin.call('read', { town: 'Rome' })).rejects.toThrow('The input does not fit the action');
+    await expect(plugin.call('read', { town: 'Rome' })).rejects.toThrow(
+      'The input does not match the schema of the action',
+    );
     await expect(plugin.call('read', { city: 'Atlantis' })).rejects.toThrow('There is no such city.');
     await expect(plugin.call('fail')).rejects.toThrow('The action failed.');
     await expect(plugin.call('write')).rejects.toThrow('The plugin "weather" has no action "write".');

@@ -295,11 +295,11 @@ describe('a run of sessions.execute', () => {
     });
     expect(results['more']).toEqual({
       type: 'error-text',
-      value: 'The input does not fit the action: more is not known here.',
+      value: 'The input does not match the schema of the action: more is not known here.',
     });
     expect(results['less']).toEqual({
       type: 'error-text',
-      value: 'The input does not fit the action: text is required.',
+      value: 'The input does not match the schema of the action: text is required.',
     });
     expect(results['broken']?.type).toBe('error-text');
     const failures = (await eventsOf(agent, sessionId)).filter(({ type }) => type === 'tool.failed');

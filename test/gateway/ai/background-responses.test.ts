@@ -422,6 +422,6 @@ test('a stream with an Idempotency-Key is aborted once it has no reader', async 
   for await (const _event of await client().responses.create(body, options)) break;
   await provider.until(([call]) => call?.abortedAt !== undefined);
   await expect(client().responses.create(body, options).then(collect)).rejects.toThrow(
-    'its answer is not kept',
+    'its answer was not stored',
   );
 });

@@ -54,7 +54,7 @@ function faultyStore(): FaultyStore {
 }
 
 function databaseUnavailable(): Problem {
-  return new Problem('unavailable', 'database_unavailable', 'The database does not answer at the moment.');
+  return new Problem('unavailable', 'database_unavailable', 'The database is unavailable at the moment.');
 }
 
 function replica(options: Partial<CreditsOptions> = {}): Credits {

@@ -101,7 +101,7 @@ describe('env.upsertVariable', () => {
       status: 400,
       code: 'env_value_masked',
       param: 'value',
-      message: 'The value is a masked one; send the value itself.',
+      message: 'The value is masked; send the original value.',
     });
     await world.user.ai.generateText({ model: 'acme/fast', prompt: 'hello' });
     expect(world.keysSent().at(-1)).toBe(secret);

@@ -156,7 +156,7 @@ describe('payments.createCheckout', () => {
     await expect(world.user.payments.createCheckout({ method: 'stripe', amount: 1 })).rejects.toMatchObject({
       code: 'amount_not_payable',
       message: expect.stringMatching(
-        /^`amount` comes to 1, and the least that can be paid is \d+, in the smallest unit of usd\.$/,
+        /^`amount` comes to 1, which is below the minimum payment of \d+, in the smallest unit of usd\.$/,
       ),
     });
   });

@@ -11,6 +11,6 @@ export function nextOccurrence(cron: string, timeZone: string, afterTime: Date):
   try {
     return CronExpressionParser.parse(cron, { currentDate: afterTime, tz: timeZone }).next().toDate();
   } catch (cause) {
-    throw refusal('The cron expression or the time zone cannot be read.', cause);
+    throw refusal('The cron expression or the time zone is invalid.', cause);
   }
 }

@@ -88,14 +88,19 @@ function decide(
       return new Problem(
         'not_found',
         'approval_not_found',
-        'There is no approval of this id in the session.',
+        'There is no approval with this id in the session.',
         { param: 'approvalId' },
       );
     if (approval.status === status) return approval;
     if (approval.status !== 'pending')
-      return new Problem('conflict', 'approval_settled', `It was ${approval.status} already.`, {
-        param: 'decision',
-      });
+      return new Problem(
+        'conflict',
+        'approval_settled',
+        `The approval was already decided: ${approval.status}.`,
+        {
+          param: 'decision',
+        },
+      );
     const { runId, toolCallId } = approval;
     const { activeRunId, queueLength, pendingApprovals } = session;
     await resolveApproval(unit, approvalId, { status, by, reason });

@@ -114,7 +114,7 @@ function problemOf(
     return new Problem(
       'impossible',
       'step_limit_reached',
-      `After ${options.maxSteps} steps the model still asks for tools.`,
+      `The model still requests tool calls after ${options.maxSteps} steps.`,
     );
   if (state.finishReason === null || state.finishReason === 'error')
     return new Problem('upstream_failed', 'upstream_failed', 'The model ended its answer with an error.');

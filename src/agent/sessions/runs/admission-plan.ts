@@ -93,7 +93,7 @@ function repeatAdmission(
     return new Problem(
       'conflict',
       'prompt_conflict',
-      'An input of this id was accepted with other content.',
+      'An input with this id was already accepted with different content.',
       { param: 'id' },
     );
   return { session, receipt, isRepeated: true, started: null, interrupts: null, steers: null };
@@ -109,7 +109,7 @@ function refusalOf(
   const hasChanged = replaces !== undefined && replaces.atSeq !== session.headSeq;
   const isBusy = isSessionBusy(session) || hasChanged;
   if (session.archivedAt !== null)
-    return new Problem('conflict', 'session_archived', 'This session is archived and takes no input.');
+    return new Problem('conflict', 'session_archived', 'This session is archived and accepts no input.');
   if (isBusy && delivery === 'reject')
     return new Problem('conflict', 'session_busy', 'The session is busy.', {
       headers: { 'retry-after': '1' },
@@ -118,7 +118,7 @@ function refusalOf(
     return new Problem(
       'rate_limited',
       'queue_full',
-      `The queue of this session is full: ${rules.maxWaiting} inputs wait already.`,
+      `The queue of this session is full: ${rules.maxWaiting} inputs are already waiting.`,
       { headers: { 'retry-after': '5' } },
     );
   return null;

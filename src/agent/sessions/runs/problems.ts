@@ -2,19 +2,19 @@
 import { Problem } from '../../../kernel/problem.ts';
 
 export function sessionNotFound(): Problem {
-  return new Problem('not_found', 'session_not_found', 'There is no session of this id.', {
+  return new Problem('not_found', 'session_not_found', 'There is no session with this id.', {
     param: 'sessionId',
   });
 }
 
 export function runNotFound(): Problem {
-  return new Problem('not_found', 'run_not_found', 'There is no run of this id in the session.', {
+  return new Problem('not_found', 'run_not_found', 'There is no run with this id in the session.', {
     param: 'runId',
   });
 }
 
 export function messageNotFound(): Problem {
-  return new Problem('not_found', 'message_not_found', 'There is no message of this id in the session.', {
+  return new Problem('not_found', 'message_not_found', 'There is no message with this id in the session.', {
     param: 'messageId',
   });
 }

@@ -107,7 +107,7 @@ async function compactConversation(
     throw new Problem(
       'conflict',
       'nothing_to_compact',
-      'There is nothing to compact: no message has come since the last compaction.',
+      'There is nothing to compact: no message was added since the last compaction.',
     );
   const record = (events: SessionEvent[]) => writer.record(events);
   const { modelRetries, modelWaitMs } = limits;

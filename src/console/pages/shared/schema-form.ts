@@ -77,7 +77,7 @@ export function createSchemaForm(schema: Schema, name: string): SchemaForm {
 
 function emptyField(): Field {
   return {
-    element: h('p', { class: 'quiet' }, 'This action takes no input.'),
+    element: h('p', { class: 'quiet' }, 'This action accepts no input.'),
     read: () => undefined,
     setError: () => false,
     clear: () => {},

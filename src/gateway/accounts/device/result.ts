@@ -112,11 +112,11 @@ function problemOf(outcome: Exclude<Outcome, { state: 'done' }>): Problem {
   const param = 'device_code';
   switch (outcome.state) {
     case 'pending': {
-      const message = `The login waits for a person to confirm it; ask again in ${outcome.intervalSeconds} seconds.`;
+      const message = `The login has not been confirmed yet; poll again in ${outcome.intervalSeconds} seconds.`;
       return new Problem('bad_request', 'authorization_pending', message);
     }
     case 'too soon': {
-      const message = `Wait ${outcome.intervalSeconds} seconds between two polls.`;
+      const message = `Wait at least ${outcome.intervalSeconds} seconds between polls.`;
       return new Problem('bad_request', 'slow_down', message);
     }
     case 'denied':

@@ -118,7 +118,7 @@ function providerOf(
 ): LoginProvider {
   const provider = providers.find((candidate) => candidate.id === providerId && candidate.available(context));
   if (!provider)
-    throw new Problem('not_found', 'provider_not_found', 'There is no such login provider here.', {
+    throw new Problem('not_found', 'provider_not_found', 'There is no such login provider.', {
       param: 'provider',
     });
   return provider;

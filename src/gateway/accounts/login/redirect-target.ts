@@ -28,7 +28,7 @@ export function redirectBinding(
   if (!url || !isSecureUrl(url))
     throw invalidMember('redirect_to', 'must be an https address, or an http address of this machine');
   if (url.username !== '' || url.password !== '')
-    throw invalidMember('redirect_to', 'must not hold credentials');
+    throw invalidMember('redirect_to', 'must not contain credentials');
   if (url.href === normalize(loginPage)) return { redirectTo: url.href, codeChallenge };
   const allowedOrigins = [bureau.serverUrl, ...bureau.redirectOrigins].map((address) =>
     URL.canParse(address) ? new URL(address).origin : null,

@@ -129,7 +129,7 @@ function paidCallsStopped(alarms: number, waitSeconds: number): Problem {
     'forbidden',
     'paid_calls_stopped',
     `Paid calls of this user are stopped: ${alarms} calls within an hour had a usage far above ` +
-      'what they could use. Models without a price still answer.',
+      'what they could use. Models without a price are still available.',
     { headers: { 'retry-after': String(Math.max(waitSeconds, 1)) } },
   );
 }

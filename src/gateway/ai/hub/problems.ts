@@ -21,6 +21,6 @@ export function truncatedByProvider(): Problem {
   return new Problem(
     'upstream_failed',
     'upstream_truncated',
-    'The model provider broke off before its answer was complete.',
+    'The model provider closed the connection before its answer was complete.',
   );
 }

@@ -105,7 +105,7 @@ export function toTransportProblem(
     : new Problem(
         'upstream_failed',
         'upstream_truncated',
-        'The model provider broke off before its answer was complete.',
+        'The model provider closed the connection before its answer was complete.',
         { cause: error },
       );
 }

@@ -311,5 +311,5 @@ export class AllotmentLedger {
 function requireSame(grantedAllotment: Allotment, amount: bigint, from: Allotment | null): Allotment {
   if (from === null || grantedAllotment === from) return grantedAllotment;
   releaseCredits(grantedAllotment, amount);
-  throw creditsBusy('The credits that were reserved for this call are being given back; try again.');
+  throw creditsBusy('The credits that were reserved for this call are being returned; try again.');
 }

@@ -126,7 +126,7 @@ export class CallReservation implements Reservation {
     const allotment = this.#allotment;
     if (allotment === null) return;
     if (allotment.state !== 'ended' && isLeaseValid(allotment.lease, this.#context.clock)) return;
-    throw creditsBusy('The credits that were reserved for this call are being given back; try again.');
+    throw creditsBusy('The credits that were reserved for this call are being returned; try again.');
   }
 
   /**

@@ -96,7 +96,7 @@ export class Reserving {
         const outcome = await this.#fillOnce(payer, queue, allotment);
         if (outcome === 'gone' || outcome === 'closed') openings += 1;
         if (openings > maximumOpenings)
-          throw creditsBusy('The credits of this account are being given back; try again.');
+          throw creditsBusy('The credits of this account are being returned; try again.');
       }
     } catch (error) {
       queue.rejectAll(error);

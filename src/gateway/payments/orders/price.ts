@@ -93,9 +93,9 @@ export function amountError(
   amount: bigint,
   { minimum, maximum, step }: Pick<Tariff, 'minimum' | 'maximum' | 'step'>,
 ): string | null {
-  if (amount < minimum) return `comes to ${amount}, and the least that can be paid is ${minimum}`;
-  if (amount > maximum) return `comes to ${amount}, and the most that can be paid is ${maximum}`;
-  return amount % step === 0n ? null : `comes to ${amount}, and must be a multiple of ${step}`;
+  if (amount < minimum) return `comes to ${amount}, which is below the minimum payment of ${minimum}`;
+  if (amount > maximum) return `comes to ${amount}, which is above the maximum payment of ${maximum}`;
+  return amount % step === 0n ? null : `comes to ${amount}, which is not a multiple of ${step}`;
 }
 
 function ceilDivide(dividend: bigint, divisor: bigint): bigint {

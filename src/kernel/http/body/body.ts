@@ -102,7 +102,7 @@ function unsupportedMedia(message: string, header: string): Problem {
 }
 
 function tooLarge(maxBytes: number): Problem {
-  return new Problem('too_large', 'request_too_large', `The body may have ${maxBytes} bytes at most.`);
+  return new Problem('too_large', 'request_too_large', `The body may have at most ${maxBytes} bytes.`);
 }
 
 function tooSlow(deadlineMs: number): Problem {

@@ -62,7 +62,7 @@ async function readMember(name: string, value: string | File): Promise<FormMembe
   throw new Problem(
     'too_large',
     'request_too_large',
-    `The member \`${name}\` may have ${maximumFieldBytes} bytes at most.`,
+    `The member \`${name}\` may have at most ${maximumFieldBytes} bytes.`,
     { param: name },
   );
 }

@@ -171,7 +171,9 @@ describe.each(variants)('%s', (_name, sdk, model) => {
       onError: ({ error }) => void errors.push(error),
     });
     await result.consumeStream({ onError: () => {} });
-    expect(errors).toMatchObject([{ message: expect.stringContaining('broke off before its answer') }]);
+    expect(errors).toMatchObject([
+      { message: expect.stringContaining('closed the connection before its answer') },
+    ]);
   });
 });
 

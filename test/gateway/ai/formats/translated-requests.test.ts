@@ -113,7 +113,7 @@ describe('parallel_tool_calls', () => {
     expect(await errorOf(response)).toMatchObject({
       code: 'unsupported_by_model',
       param: 'parallel_tool_calls',
-      message: expect.stringMatching(/^parallel_tool_calls cannot be false here/),
+      message: expect.stringMatching(/^parallel_tool_calls cannot be false for this model/),
     });
     expect(provider.calls).toEqual([]);
   });

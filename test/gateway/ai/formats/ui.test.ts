@@ -142,7 +142,7 @@ describe.each([
     const chat = new Chat({ transport: transport({ model: 'acme/cut' }) });
     await chat.sendMessage({ text: 'Hello' });
     expect(chat.status).toBe('error');
-    expect(chat.error?.message).toContain('broke off');
+    expect(chat.error?.message).toContain('closed the connection');
     expect(textOf(chat.lastMessage)?.length).toBeGreaterThan(0);
   });
 
