@@ -92,7 +92,7 @@ describe('townhall agent token with a running agent', () => {
     [['tokens'], /"tokens" is not part of this command/],
     [['call', 'files'], /use "townhall agent call/],
     [['call', 'files', 'list', '{'], /is JSON/],
-    [['call', 'files', 'list', '[]'], /is an object/],
+    [['call', 'files', 'list', '[]'], /must be an object/],
     [['call', 'unknown', 'list'], /no plugin/],
   ])('refuses %j with a message', async (args, message) => {
     await expect(run(...args, ...flags)).rejects.toThrow(message);
