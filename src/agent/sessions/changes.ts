@@ -4,10 +4,8 @@ import type { Direction } from '../snapshots/index.ts';
 import { lockSession, type SessionRecord } from './event-log/session-store.ts';
 import { append } from './event-log/store.ts';
 import { runNotFound, sessionNotFound } from './runs/problems.ts';
+import { maxFilesShown } from './runs/run-events.ts';
 import type { HandlerOptions, SessionHandlers } from './session-options.ts';
-
-// The same limit as in `workspace.changed`.
-const maxFilesShown = 200;
 
 export function changeHandlers(
   options: HandlerOptions,

@@ -15,6 +15,7 @@ import type { ActiveRun, CompletedRun, RunHandle, RunnerOptions, RunResult } fro
 import type { StartedRun } from './submission.ts';
 import { answer } from './answer.ts';
 import { untilAvailable } from './database-wait.ts';
+import { maxFilesShown } from './run-events.ts';
 import type { Settlement } from './settlement.ts';
 
 export type ExecuteRun = (started: StartedRun, handle: RunHandle) => Promise<RunResult>;
@@ -166,9 +167,6 @@ async function finish(options: RunnerOptions, run: ActiveRun, result: LoopResult
     : { messageId: message.id, message, text, usage, finishReason: finishReason ?? 'other' };
   return { end, next: settledRun.next };
 }
-
-// The maximum number of files in `workspace.changed`; `sessions.getChanges` returns all of them.
-const maxFilesShown = 200;
 
 async function endSnapshot({ snapshot }: ActiveRun): Promise<SessionEvent[]> {
   const { files, notice } = await snapshot.end();
