@@ -133,7 +133,7 @@ export function isRefusal({ kind, code }: Problem): boolean {
 export function isUnsupportedInput({ code, message }: Problem): boolean {
   return (
     code === 'unsupported_by_model' ||
-    /does not (?:take|support)|not supported|unsupported|multimodal|vision/i.test(message)
+    /does not (?:take|support)|not supported|unsupported|multimodal|\bvision\b/i.test(message)
   );
 }
 
