@@ -68,9 +68,8 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
   async function sweep(): Promise<void> {
     needsSweep = false;
     await settleOrphans(options);
-    if (!rules.mayStartNext()) return;
     await expiry.expireInputs();
-    await options.dispatcher.startWaiting();
+    if (rules.mayStartNext()) await options.dispatcher.startWaiting();
   }
 
   async function renewLeasesAndSweep(): Promise<void> {
@@ -142,8 +141,8 @@ async function settleOrphans(options: RecoveryOptions): Promise<void> {
   const { agentId, holder } = rules;
   const query = { agentId, instanceId: holder.instanceId, trustLeases: hasReplicas };
   for (const run of await runStore.abandonedRuns(query)) {
-    // Check after the query: a run is claimed here before it is written, so a run that the query
-    // sees and that is not claimed belongs to another process.
+    // Check after the query: a run is claimed here before it is written, so a run that the query sees and that is
+    // not claimed was left by another process, or by this one after a failed write (`requestSweep`).
     if (!localRuns.has(run.runId)) await settleOrphan(options, run);
   }
 }
@@ -225,6 +224,7 @@ function buildInterruption(
     finishReason: null,
     error: { code: 'run_interrupted', message: 'The agent stopped while this run was active.' },
     events: [],
+    // Only the dead process knew these two. A needless `true` costs a query that finds nothing.
     hasCheckpoints: true,
     hasTakenSteers: true,
   };
