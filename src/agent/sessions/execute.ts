@@ -1,5 +1,5 @@
-// The routes that carry out instructions: in a new session, whose run the caller
-// waits for, or in the queue of a chat.
+// The routes that carry out instructions. In a session, new or existing, the caller waits for the run; in a chat
+// it gets a receipt at once.
 import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -49,6 +49,7 @@ export function executeHandlers(
       return reply(options, input, call.signal);
     },
 
+    // The contract names this origin after the route, `/api/dashboard/…`, whichever client calls it.
     'sessions.executeInSession': async (call) => {
       const { instructions, attachments } = call.body;
       const requestId = keyedRequestId(call);
@@ -70,7 +71,10 @@ export function executeHandlers(
   };
 }
 
-/** `waiting`: the time is over and the run continues. `gone`: the caller has disconnected. */
+/**
+ * `waiting`: the time is over and the run continues. `gone`: the signal of the request was aborted, because the
+ * caller has disconnected or because the end of a drain cuts all requests.
+ */
 type Outcome = CompletedRun | Problem | 'waiting' | 'gone';
 
 async function reply(options: ExecuteOptions, input: AcceptedInput, signal: AbortSignal) {
@@ -84,7 +88,8 @@ async function reply(options: ExecuteOptions, input: AcceptedInput, signal: Abor
     const ids = { success: true as const, queued, sessionId, runId, queueItemId, queuePosition, seq };
     return { status: 202 as const, body: { ...ids, ...(waitsFor === undefined ? {} : { waitsFor }) } };
   }
-  // Only a caller whose wait is aborted by the end of a drain receives this error; the run is settled anyway.
+  // A caller that has disconnected does not receive this error. At the end of a drain it does; its run is then
+  // settled as interrupted by this process or, if that fails, by the next one.
   if (outcome === 'gone')
     throw new Problem('unavailable', 'draining', `The agent is stopping. (${runId})`, {
       headers: { 'retry-after': '1' },

@@ -25,6 +25,7 @@ export interface CompactionOptions {
   contextTokens: number | null;
   reason: 'asked' | 'full';
   signal: AbortSignal;
+  /** Waits, and resolves when the failed model call may be repeated; throws `error` when it is final. */
   recover(error: unknown): Promise<void>;
 }
 

@@ -30,6 +30,7 @@ export interface ModelLoopOptions extends ModelRetryLimits {
   openContext(
     run: Pick<StepContext, 'record' | 'signal'> & {
       addUsage(usage: RunUsage): void;
+      /** Waits, and resolves when the failed model call may be repeated; throws `error` when it is final. */
       recover(error: unknown, step: number): Promise<void>;
     },
   ): Promise<RunContext>;

@@ -48,6 +48,8 @@ export async function summarize(request: SummaryRequest): Promise<{ summary: str
       ({ rest: remainingEntries } = piece);
     } catch (error) {
       const problem = modelProblem(error);
+      // An overflow of the smallest request is nearly always a refusal (400, 413 or 422), so that the summary
+      // continues without the model; any other one is left to `recover`.
       if (isContextOverflow(problem) && maxTokens > minRequestTokens) maxTokens /= 2;
       else if (isRefusal(problem)) {
         summary = clipText(withoutModel(summary, piece.entries), request.maxSummaryTokens).text;
