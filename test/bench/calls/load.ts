@@ -45,10 +45,10 @@ function call(): Promise<void> {
     const outgoing = request(
       { host: url.hostname, port: url.port, path: url.pathname, method: 'POST', headers, agent },
       (response) => {
-        if (response.statusCode !== options.expectedStatus) errors += 1;
         response.on('data', () => (firstMs ??= performance.now()));
         response.on('error', fail);
         response.on('end', () => {
+          if (response.statusCode !== options.expectedStatus) return fail();
           const endedMs = performance.now();
           durations.push(endedMs - startedMs);
           firstBytes.push((firstMs ?? endedMs) - startedMs);
