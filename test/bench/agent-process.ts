@@ -18,9 +18,10 @@ export interface ScriptedAgent {
 /** The agent has its data in `folder`. Throws when a process exits before it is ready. */
 export async function startScriptedAgent(folder: string): Promise<ScriptedAgent> {
   const model = launch(folder, [join(root, 'test/bench/agent-model.ts')]);
+  let agent: Program | undefined;
   try {
     const port = await waitForMatch(model, /^(\d+)/);
-    const agent = launch(folder, [
+    const program = launch(folder, [
       join(root, 'src/cli/main.ts'),
       'agent',
       '--port',
@@ -30,17 +31,19 @@ export async function startScriptedAgent(folder: string): Promise<ScriptedAgent>
       '--gateway-url',
       `http://127.0.0.1:${port}`,
     ]);
-    const url = await waitForMatch(agent, /"url":"(http:[^"]+)"/);
+    agent = program;
+    const url = await waitForMatch(program, /"url":"(http:[^"]+)"/);
     const token = readFileSync(join(folder, 'agent.token'), 'utf8').trim();
     return {
       client: createAgentClient({ baseUrl: url, token }),
-      pid: agent.pid as number,
+      pid: program.pid as number,
       async stop() {
-        await end(agent);
+        await end(program);
         await end(model);
       },
     };
   } catch (error) {
+    if (agent !== undefined) await end(agent);
     await end(model);
     throw error;
   }
