@@ -270,6 +270,7 @@ async function stop(child: ChildProcess): Promise<void> {
 /** Resident memory of the process and its descendants. */
 function residentMb({ pid }: ChildProcess): number {
   const family = new Set([pid]);
+  // Ids ascend, so that a parent comes before its children.
   const processes = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map(Number)
@@ -308,6 +309,7 @@ function createClient(port: number, authorization: string): Client {
       ...(bytes ? { 'content-type': 'application/json', 'content-length': bytes.length } : {}),
     };
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      // A stream keeps its connection, so it gets one of its own and leaves the pool to the calls.
       const call = request(
         { host: '127.0.0.1', port, method, path, headers, agent: path.includes('/event') ? false : agent },
         resolve,

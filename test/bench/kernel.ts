@@ -2,6 +2,8 @@
 // validation, JSON out) with a contract of 130 paths, in alternating rounds of the same run. Both
 // servers and the load are separate processes. Prints each round and the ratio; exits 1 below the
 // target of 0.45. BENCH_LOG=on adds the access log's line per request, which the target excludes.
+//
+//   node test/bench/kernel.ts [ROUNDS=6] [SECONDS=2]
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';

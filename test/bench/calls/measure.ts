@@ -81,6 +81,7 @@ export async function measureTarget(
   const figures = { ...nothingMeasured, startMs: target.startMs };
   if (parts.includes('calls')) addMeasurement(figures, await measureCalls(target, seconds));
   if (parts.includes('streams')) addMeasurement(figures, await measureStreams(target, seconds));
+  // Only a gateway can be restarted, and only a gateway refuses an unknown model.
   if (parts.includes('empty') && target.restart !== undefined)
     addMeasurement(figures, await measureEmpty(target, seconds / 2));
   return { ...figures, memoryMb: target.pid === null ? null : readResidentMb(target.pid) };
