@@ -23,7 +23,7 @@ export interface RunSnapshot {
 export interface SnapshotResult {
   /** The changed files by path; also empty when they are unknown. */
   files: ChangedFile[];
-  /** Why the changes cannot be undone, if that was not reported before; null otherwise. */
+  /** Why the changes cannot be undone; null for a reason that the session has reported before. */
   notice: string | null;
 }
 
@@ -113,6 +113,7 @@ async function endWith(options: RunSnapshotOptions, before: Tree): Promise<Snaps
   const changes = await exclusive(() => closeRecord(options, before));
   if (changes !== 'too_many') return { files: changes.map(toChangedFile), notice: null };
   await options.store.remove(runId);
+  // Reported for each such run: unlike a workspace that is too large, it says nothing about the next run.
   return { files: [], notice: undoNotice(`it changed more than ${maxChanges} files`) };
 }
 

@@ -18,6 +18,7 @@ export interface Inbox<Item> {
 }
 
 export interface InboxOptions {
+  /** Callers of `push` count a character of text as a byte, so this limits the memory only roughly. */
   maxBytes: number;
   /** The client has disconnected, or the agent stops. */
   signal: AbortSignal;

@@ -112,6 +112,7 @@ export async function createRunContext(options: RunContextOptions): Promise<RunC
       if (!(await isFull(context, parts))) return;
       const minFreed = Math.ceil(windowOf(context) * minFreedShare);
       if ((await prune(context, parts, minFreed)) && !(await isFull(context, parts))) return;
+      // The gateway would refuse a request that is too large, so then any gain is worth a summary.
       const isTooLarge = await exceedsRequest(context, parts);
       await summarizePast(context, parts, { step, minFreed: isTooLarge ? 1 : minFreed });
     },

@@ -146,7 +146,7 @@ async function runTool(run: StepContext, modelCall: ToolCall, metadata: Metadata
 }
 
 interface CallPermission {
-  /** Whether a person or the policy has approved the call; false when it needs no approval. */
+  /** Whether a rule, a person, the policy or the tool itself allows the call; false for invalid input. */
   isApproved: boolean;
   /** Why the call is denied; null when it is not. */
   denial: { approvalId: string | null; reason: string } | null;
