@@ -235,10 +235,17 @@ describe('followAll', () => {
     changedSessions: Awaited<ReturnType<AllSessionsStore['changedSince']>> = [],
   ): AllSessionsStore => ({
     changedSince: async () => changedSessions,
-    publicIds: async (_agentId, keys) => new Map(keys.map((key) => [key, `id-${key}`])),
+    find: async ({ sessionKeys }) => sessionKeys.map((key) => ({ key, id: `id-${key}`, fromSeq: 0 })),
   });
 
-  function open(options: { store?: AllSessionsStore; log?: StoredEvent[]; afterMs?: number | null } = {}) {
+  interface OpenOptions {
+    store?: AllSessionsStore;
+    log?: StoredEvent[];
+    afterMs?: number | null;
+    pollMs?: number;
+  }
+
+  function open(options: OpenOptions = {}) {
     const feed = createLiveFeed();
     const stop = new AbortController();
     const frames = followAll(
@@ -249,7 +256,7 @@ describe('followAll', () => {
         agentId: 'agent',
         readEvents: async (key, afterSeq) =>
           (options.log ?? []).filter(({ sessionKey, seq }) => sessionKey === key && seq > afterSeq),
-        pollMs: null,
+        pollMs: options.pollMs ?? null,
         clock: systemClock,
         limits: { heartbeatMs: 60_000, maxReplayEvents: 1_000_000, maxBufferBytes: 64 * 1024 },
       },
@@ -268,6 +275,16 @@ describe('followAll', () => {
     expect(await textOf(frames)).toContain('"seq":1');
     feed.publish([event('s', 4), event('s', 4)]);
     expect((await textOf(frames)).match(/"seq":\d/g)).toEqual(['"seq":2', '"seq":3', '"seq":4']);
+    await frames.return();
+  });
+
+  test('reads what another process wrote before the first live event', async () => {
+    const log = [1, 2, 3].map((seq) => event('s', seq));
+    // The next poll comes after the test.
+    const { feed, frames } = open({ log, pollMs: 60_000 });
+    await frames.next();
+    feed.publish([event('s', 3)]);
+    expect((await textOf(frames)).match(/"seq":\d/g)).toEqual(['"seq":1', '"seq":2', '"seq":3']);
     await frames.return();
   });
 

@@ -1,10 +1,12 @@
 // SQL of the stream of all sessions of an agent.
-import type { Database } from '../../../kernel/data/database.ts';
+import type { Database, Sql } from '../../../kernel/data/database.ts';
 
 /** A session with events after `fromSeq` that a reader may have missed. */
 export interface ChangedSession {
   key: string;
+  /** The id in the API. */
   id: string;
+  /** The seq of the newest event before the time `sinceMs` of the query. */
   fromSeq: number;
   headSeq: number;
 }
@@ -17,22 +19,22 @@ export interface AllSessionsStore {
     afterKey: string;
     limit: number;
   }): Promise<ChangedSession[]>;
-  /** The sessions' ids in the API, by key; removed sessions are left out. */
-  publicIds(agentId: string, sessionKeys: readonly string[]): Promise<Map<string, string>>;
+  /**
+   * The sessions with these keys, whether or not they have events after `fromSeq`; removed sessions are left out.
+   */
+  find(query: {
+    agentId: string;
+    sinceMs: number;
+    sessionKeys: readonly string[];
+  }): Promise<Omit<ChangedSession, 'headSeq'>[]>;
 }
 
 export function allSessionsStore({ sql }: Pick<Database, 'sql'>): AllSessionsStore {
   return {
     async changedSince({ agentId, sinceMs, afterKey, limit }) {
       const sinceTime = new Date(sinceMs).toISOString();
-      // A session's events are in the order of time, so the newest event before `sinceTime` is found quickly
-      // from their end. A fork may have copies of older events of its ancestors, all up to `fork_seq`.
       const rows = await sql<{ session_id: string; public_id: string; from_seq: number; head_seq: number }[]>`
-        select own.session_id, own.public_id, own.head_seq, greatest((
-            select event.seq from agent.sessions_events event
-            where event.session_id = own.session_id and event.time < ${sinceTime}::timestamptz
-            order by event.seq desc limit 1
-          ), own.fork_seq) as from_seq
+        select own.session_id, own.public_id, own.head_seq, ${fromSeq(sql, sinceTime)} as from_seq
         from agent.sessions_sessions own
         where own.agent_id = ${agentId} and own.deleted_at is null
           and own.updated_at >= ${sinceTime}::timestamptz and own.session_id > ${afterKey}
@@ -44,11 +46,24 @@ export function allSessionsStore({ sql }: Pick<Database, 'sql'>): AllSessionsSto
         headSeq: row.head_seq,
       }));
     },
-    async publicIds(agentId, sessionKeys) {
-      const rows = await sql<{ session_id: string; public_id: string }[]>`
-        select session_id, public_id from agent.sessions_sessions
-        where agent_id = ${agentId} and deleted_at is null and session_id = any(${[...sessionKeys]}::text[])`;
-      return new Map(rows.map((row) => [row.session_id, row.public_id]));
+    async find({ agentId, sinceMs, sessionKeys }) {
+      const sinceTime = new Date(sinceMs).toISOString();
+      const rows = await sql<{ session_id: string; public_id: string; from_seq: number }[]>`
+        select own.session_id, own.public_id, ${fromSeq(sql, sinceTime)} as from_seq
+        from agent.sessions_sessions own
+        where own.agent_id = ${agentId} and own.deleted_at is null
+          and own.session_id = any(${[...sessionKeys]}::text[])`;
+      return rows.map((row) => ({ key: row.session_id, id: row.public_id, fromSeq: row.from_seq }));
     },
   };
+}
+
+// A session's events are in the order of time, so the newest event before `sinceTime` is found quickly from
+// their end. A fork may have copies of older events of its ancestors, all up to `fork_seq`.
+function fromSeq(sql: Sql, sinceTime: string) {
+  return sql`greatest((
+      select event.seq from agent.sessions_events event
+      where event.session_id = own.session_id and event.time < ${sinceTime}::timestamptz
+      order by event.seq desc limit 1
+    ), own.fork_seq)`;
 }

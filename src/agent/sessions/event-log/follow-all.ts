@@ -39,8 +39,8 @@ const overlapMs = 10_000;
 const pageSessions = 500;
 // A reader that has missed more events of a session gets a `stream.reset` and loads the session instead.
 const maxSessionEvents = 1_000;
-// The number of sessions whose last sent seq is cached. The next event of any other session is sent without a
-// check for gaps or duplicates.
+// The number of sessions whose last sent seq is cached. Any other session counts as new: with replicas, the
+// reader gets its events of the last seconds again.
 const maxSessions = 10_000;
 
 /** Yields frames. Throws, which destroys the connection, where the client should reconnect. */
@@ -50,8 +50,8 @@ export async function* followAll(
 ): AsyncGenerator<Uint8Array, void, void> {
   const { feed, pollMs, clock, limits } = options;
   const inbox = openInbox(feed, { maxBytes: limits.maxBufferBytes, signal });
-  const reader = createReader(options);
   const startMs = clock.now().getTime();
+  const reader = createReader(options, startMs);
   const quietMs = Math.min(limits.heartbeatMs, pollMs ?? limits.heartbeatMs);
   let [polledMs, sentMs] = [clock.monotonicMs(), clock.monotonicMs()];
   try {
@@ -65,7 +65,7 @@ export async function* followAll(
         if (frames !== '') yield Buffer.from(frames);
       } else if (pollMs !== null && clock.monotonicMs() - polledMs >= pollMs) {
         polledMs = clock.monotonicMs();
-        yield* reader.catchUp(Math.max(startMs, clock.now().getTime() - overlapMs));
+        yield* reader.catchUp(recentMs(startMs, clock));
       } else if ((await inbox.waitForQuiet(quietMs)) && clock.monotonicMs() - sentMs >= limits.heartbeatMs) {
         sentMs = clock.monotonicMs();
         yield heartbeats.sse;
@@ -74,6 +74,11 @@ export async function* followAll(
   } finally {
     inbox.close();
   }
+}
+
+/** Other processes may still commit events of this time or later. */
+function recentMs(startMs: number, clock: Clock): number {
+  return Math.max(startMs, clock.now().getTime() - overlapMs);
 }
 
 function requireReadable(inbox: Inbox<StoredEvent>, signal: AbortSignal): void {
@@ -113,21 +118,26 @@ interface Reader {
 /** How much of a session the reader has received. */
 interface SentSession {
   id: string;
-  /** The last sent seq; null before the first. */
+  /**
+   * The reader has the events up to this seq, or does not need them. Null before the first event when this process
+   * is the only one: then no event before that one can be missing.
+   */
   seq: number | null;
 }
 
 interface ReaderState {
   readonly options: FollowAllOptions;
   readonly sessions: LruCache<string, SentSession>;
+  /** When the stream began; the reader needs no earlier events, apart from those after its cursor. */
+  readonly startMs: number;
 }
 
-function createReader(options: FollowAllOptions): Reader {
-  const reader: ReaderState = { options, sessions: createLruCache({ capacity: maxSessions }) };
+function createReader(options: FollowAllOptions, startMs: number): Reader {
+  const reader: ReaderState = { options, sessions: createLruCache({ capacity: maxSessions }), startMs };
   return {
     catchUp: (sinceMs) => catchUp(reader, sinceMs),
     async write(events) {
-      await loadIds(reader, events);
+      await loadSessions(reader, events);
       let frames = '';
       for (const event of events) frames += await writeEvent(reader, event);
       return frames;
@@ -180,16 +190,26 @@ function resetText(
   return liveText(reset, 'sse');
 }
 
-async function loadIds(
-  { options: { store, agentId }, sessions }: ReaderState,
+/** Loads the sessions of these events that the reader has no events of yet. */
+async function loadSessions(
+  { options: { store, agentId, pollMs, clock }, sessions, startMs }: ReaderState,
   events: readonly StoredEvent[],
 ): Promise<void> {
-  const missingKeys = new Set(
-    events.map(({ sessionKey }) => sessionKey).filter((key) => !sessions.peek(key)),
-  );
-  if (missingKeys.size === 0) return;
-  for (const [key, id] of await store.publicIds(agentId, [...missingKeys]))
-    sessions.set(key, { id, seq: null });
+  const firstSeqs = new Map<string, number>();
+  for (const { sessionKey, seq } of events)
+    if (!sessions.peek(sessionKey) && !firstSeqs.has(sessionKey)) firstSeqs.set(sessionKey, seq);
+  if (firstSeqs.size === 0) return;
+  const sinceMs = recentMs(startMs, clock);
+  for (const { key, id, fromSeq } of await store.find({
+    agentId,
+    sinceMs,
+    sessionKeys: [...firstSeqs.keys()],
+  })) {
+    // Another process may have written earlier events since the last poll. The clocks may differ, so the event
+    // itself counts as new whatever its time.
+    const seq = pollMs === null ? null : Math.min(fromSeq, (firstSeqs.get(key) as number) - 1);
+    sessions.set(key, { id, seq });
+  }
 }
 
 async function writeEvent(reader: ReaderState, event: StoredEvent): Promise<string> {
