@@ -47,11 +47,12 @@ export interface MessageFold {
 export function foldMessage(): MessageFold {
   const parts: UiMessagePart[] = [];
   let blocks = new Map<string, TextPart>();
-  let stepTexts: string[] = [];
+  /** The text parts of the last step, including those of its broken streams that the model continues. */
+  let stepParts: TextPart[] = [];
 
   function startStep(): void {
     blocks = new Map();
-    stepTexts = [];
+    stepParts = [];
     parts.push({ type: 'step-start' });
   }
 
@@ -60,7 +61,7 @@ export function foldMessage(): MessageFold {
     if (start === parts.length - 1) return;
     const hasText = markBroken(parts.slice(start + 1));
     blocks = new Map();
-    if (!hasText) stepTexts = [];
+    if (!hasText) stepParts = [];
     parts.push({ type: 'step-start' });
   }
 
@@ -71,16 +72,16 @@ export function foldMessage(): MessageFold {
     const part: TextPart = { type, text: '', state: 'done' };
     blocks.set(key, part);
     parts.push(part);
+    if (type === 'text') stepParts.push(part);
     return part;
   }
 
   return {
     parts: () => parts,
-    text: () => stepTexts.join(''),
+    text: () => stepParts.map(({ text }) => text).join(''),
     startStep,
     retryStep,
     addText(type, block, delta) {
-      if (type === 'text') stepTexts.push(delta);
       blockPart(type, block).text += delta;
     },
     addMetadata(type, block, metadata) {
@@ -97,8 +98,8 @@ export function foldMessage(): MessageFold {
       if (part) Object.assign(part, toolEnd(toolCallId, result));
     },
     replaceText(text) {
-      replaceLastText(parts, text);
-      stepTexts = [text];
+      const lastPart = stepParts.at(-1) ?? blockPart('text', 'replacement');
+      for (const part of stepParts) part.text = part === lastPart ? text : '';
     },
     close(errorText) {
       for (const part of parts.filter(isOpenTool))
@@ -134,13 +135,6 @@ function toolEnd(toolCallId: string, result: ToolResult): object {
   // The AI SDK requires an approval id, and a call that a rule denies has no approval.
   const approval = { id: approvalId ?? toolCallId, approved: false, reason };
   return { state: 'output-denied', approval };
-}
-
-function replaceLastText(parts: readonly UiMessagePart[], text: string): void {
-  const lastPart = parts.findLast((part): part is TextPart => part.type === 'text');
-  // The text before a broken stream is part of the replaced text.
-  for (const part of parts) if (part.type === 'text' && part.state === 'streaming') part.text = '';
-  if (lastPart) lastPart.text = text;
 }
 
 /**
