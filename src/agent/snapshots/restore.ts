@@ -68,8 +68,8 @@ export async function restoreFiles(
       await put(workspace, restoration.path, restoration.to, contentOf);
       restoredFiles.push(restoration);
     } catch (error) {
-      if (!(error instanceof Problem)) throw error;
       await rollBack();
+      if (!(error instanceof Problem)) throw error;
       return restoration.path;
     }
     if (signal?.aborted === true) {

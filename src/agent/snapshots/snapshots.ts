@@ -16,6 +16,7 @@ import { closeRecord, createRunSnapshot, noSnapshot, type RunSnapshot } from './
 import { createSnapshotter, type Snapshotter } from './snapshotter.ts';
 import {
   changeStatus,
+  hasStatus,
   snapshotStore,
   type ChangesStatus,
   type SnapshotStore,
@@ -241,6 +242,8 @@ async function restore<T>(
 
   // The caller holds the session's lock meanwhile, which a slow disk must not prolong.
   async function apply(tx: Sql): Promise<Problem | null> {
+    // Another process may have restored the files since `readChanges`; then they must stay as they are.
+    if (!(await hasStatus(tx, run.runId, from))) return nothingToRestore(direction, to);
     const problem = await withTimeout(
       (signal) => {
         const work = changeFiles(context, workspace, { restorations, contentOf, signal });
@@ -251,8 +254,8 @@ async function restore<T>(
     );
     if (problem !== null) return problem;
     isRestored = true;
-    if (await changeStatus(tx, run.runId, { from, to })) return null;
-    return nothingToRestore(direction, to);
+    await changeStatus(tx, run.runId, to);
+    return null;
   }
 
   try {

@@ -119,16 +119,15 @@ export function snapshotStore({ sql, tx }: Pick<Database, 'sql' | 'tx'>, agentId
   };
 }
 
-/** Called under the session's lock. Returns whether the record had the status `from`. */
-export async function changeStatus(
-  tx: Sql,
-  runId: string,
-  { from, to }: { from: ChangesStatus; to: ChangesStatus },
-): Promise<boolean> {
+/** Whether the record has the status. Locks it, so that the status stays until the transaction ends. */
+export async function hasStatus(tx: Sql, runId: string, status: ChangesStatus): Promise<boolean> {
   const rows = await tx`
-    update agent.snapshots_runs set status = ${to} where run_id = ${runId} and status = ${from}
-    returning 1 as changed`;
+    select 1 from agent.snapshots_runs where run_id = ${runId} and status = ${status} for update`;
   return rows.length > 0;
+}
+
+export async function changeStatus(tx: Sql, runId: string, to: ChangesStatus): Promise<void> {
+  await tx`update agent.snapshots_runs set status = ${to} where run_id = ${runId}`;
 }
 
 async function insertFiles(tx: Sql, runId: string, changes: readonly StoredChange[]): Promise<void> {

@@ -175,6 +175,45 @@ describe('an undo', () => {
     await expect(restoration).rejects.toMatchObject({ status: 503, code: 'not_ready' });
   });
 
+  test('keeps the files as another process has restored them', async () => {
+    await changeFile();
+    const undoElsewhere = async () => {
+      await put('a.txt', 'one');
+      await agent.sql`
+        update agent.snapshots_runs set status = 'undone' where run_id = ${runOf('run').runId}`;
+    };
+    const restoration = (await open()).restore(runOf('run'), 'undo', async (apply) => {
+      // The other process has the session's lock first.
+      await undoElsewhere();
+      const problem = await apply(agent.sql);
+      if (problem !== null) throw problem;
+    });
+    await expect(restoration).rejects.toMatchObject({ status: 409, code: 'nothing_to_undo' });
+    expect(await readFile(join(folder, 'workspace', 'a.txt'), 'utf8')).toBe('one');
+  });
+
+  test('restores the files before one that fails for an unknown reason', async () => {
+    await put('a.txt', 'after');
+    const [before, after] = ['before', 'after'].map((hash) => ({ hash, mode: 0o644 }));
+    const restorations = ['a.txt', 'b.txt'].map((path) => ({
+      path,
+      from: after ?? null,
+      to: before ?? null,
+    }));
+    const brokenDisk: Workspace = {
+      ...workspace,
+      write(path, ...content) {
+        if (path === 'b.txt') throw new Error('The disk is broken.');
+        return workspace.write(path, ...content);
+      },
+    };
+    const restoration = restoreFiles(brokenDisk, restorations, {
+      contentOf: async (hash) => Buffer.from(hash),
+    });
+    await expect(restoration).rejects.toThrow('The disk is broken.');
+    expect(await readFile(join(folder, 'workspace', 'a.txt'), 'utf8')).toBe('after');
+  });
+
   test('restores the files it changed when its deadline passes', async () => {
     await put('a.txt', 'after');
     await put('b.txt', 'after');
