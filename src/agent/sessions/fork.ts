@@ -7,6 +7,7 @@ import { id } from '../../kernel/ids.ts';
 import type { Log } from '../../kernel/log.ts';
 import { invalidMember } from '../../kernel/problem.ts';
 import { readEvent, type StoredEvent } from './event-log/events.ts';
+import type { OpenPart } from './event-log/live-feed.ts';
 import { copyAncestors, segmentsOf, type SessionRecord } from './event-log/session-store.ts';
 import { withMessageSeq, type EventStore, type Segment } from './event-log/store.ts';
 import type { LogEntry } from './event-log/unit.ts';
@@ -138,7 +139,7 @@ async function createFork(
   const { session: parent, seq, messageId, openRun } = point;
   const key = id('ses');
   const isHead = seq === parent.headSeq;
-  const openTexts = openRun === null || !isHead ? [] : openTextsOf(eventLog, point, openRun.runId);
+  const openTexts = openRun === null || !isHead ? [] : await openTextsOf(options, point, openRun.runId);
   const events: LogEntry[] = [
     { type: 'session.forked', parentSessionId: parent.id, atSeq: seq, atMessageId: messageId },
     ...(openRun === null ? [] : interruptionEvents(openRun, openTexts)),
@@ -180,12 +181,17 @@ function withoutEmptySegments(segments: readonly Segment[]): Segment[] {
   return segments.filter(({ upTo }, index) => upTo > (segments[index - 1]?.upTo ?? 0));
 }
 
-function openTextsOf(
-  eventLog: HandlerOptions['eventLog'],
+/** The text so far of the parts that the run is writing, whichever process executes it. */
+async function openTextsOf(
+  { eventLog, events, hasReplicas }: HandlerOptions,
   { session, seq }: ForkPoint,
   runId: string,
-): OpenText[] {
-  return eventLog.openParts(session.key).filter((part) => part.runId === runId && part.startedSeq <= seq);
+): Promise<OpenText[]> {
+  const isOpen = (part: OpenPart) => part.runId === runId && part.startedSeq <= seq;
+  const localParts = eventLog.openParts(session.key).filter(isOpen);
+  if (localParts.length > 0 || !hasReplicas) return localParts;
+  // This process has no text of a run that another one executes. The checkpoints are a moment behind.
+  return (await events.openTexts([session.key])).filter(isOpen);
 }
 
 /** Events that end, in the fork only, the run that was active at the fork point and its open message. */

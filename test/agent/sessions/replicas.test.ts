@@ -89,9 +89,30 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
       expect(JSON.stringify(gateway.requests[1]?.prompt)).toMatch(/Go on\..*On my way.*Turn left!/);
     });
 
+    test('fork an answer in progress with its text at either replica', async () => {
+      const [executor, otherReplica] = [await startReplica(), await startReplica()];
+      const heldAnswer = holdAnswer();
+      gateway.answer(() => heldAnswer.answer);
+      await executor.client.sessions.create({ id: 's' });
+      await executor.client.sessions.prompt({ sessionId: 's', text: 'Go on.' });
+      await heldAnswer.request;
+      heldAnswer.say('On my way');
+      const listCheckpoints = () => executor.sql`select 1 from agent.sessions_checkpoints`;
+      await expect.poll(listCheckpoints).toHaveLength(1);
+      for (const { client } of [executor, otherReplica]) {
+        const fork = (await client.sessions.fork({ sessionId: 's' })) as { id: string };
+        const { items } = await client.sessions.listMessages({ sessionId: fork.id });
+        expect(items.at(-1)?.parts).toContainEqual(
+          expect.objectContaining({ type: 'text', text: 'On my way' }),
+        );
+      }
+      heldAnswer.end();
+    });
+
     test('start a waiting input at the replica with a free place', async () => {
       const [fullReplica, otherReplica] = [
         await startReplica({ maxRuns: 1 }),
+        // It looks for waiting inputs four times in each lease.
         await startReplica({ leaseMs: 1_000 }),
       ];
       const firstAnswer = holdAnswer();
@@ -167,7 +188,9 @@ describe.runIf(inject('databaseSource')?.engine === 'postgres')(
 
     test('continue a run whose lease is renewed during a takeover', async () => {
       const [firstReplica, secondReplica] = [
+        // It renews no lease during the test.
         await startReplica({ leaseMs: 600_000 }),
+        // It looks for expired leases four times in each lease of its own.
         await startReplica({ leaseMs: 1_000 }),
       ];
       const slowAnswer = holdAnswer();
