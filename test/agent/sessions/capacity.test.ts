@@ -184,6 +184,24 @@ describe('an input without a free place', () => {
     expect(inputsOfModel()).toEqual(['first']);
   });
 
+  test('counts only earlier interrupting inputs ahead of an interrupting one', async () => {
+    const { client, firstAnswer } = await startFull(['a', 'b', 'c']);
+    const secondReceipt = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
+    const interrupt = (sessionId: string) =>
+      client.sessions.prompt({ sessionId, text: 'urgent', delivery: 'interrupt' });
+    expect([await interrupt('b'), await interrupt('c')]).toMatchObject([
+      { queuePosition: 0, waitsFor: 'session' },
+      { queuePosition: 1, waitsFor: 'capacity' },
+    ]);
+    const events = await collect(
+      client.sessions.follow({ sessionId: 'b' }),
+      ({ type }) => type === 'queue.updated',
+    );
+    // When the event was written, only the interrupting input of its own session was ahead.
+    expect(events.at(-1)).toMatchObject({ items: [{ runId: secondReceipt.runId, queuePosition: 1 }] });
+    firstAnswer.end();
+  });
+
   test('comes before later inputs of the session that has the place', async () => {
     const { client, firstAnswer } = await startFull(['a', 'b']);
     await client.sessions.prompt({ sessionId: 'b', text: 'second' });

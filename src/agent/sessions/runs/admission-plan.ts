@@ -6,7 +6,7 @@ import type { SessionRecord } from '../event-log/session-store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
 import type { Capacity } from './capacity.ts';
 import { queueUpdated, startEvents } from './run-events.ts';
-import { waitingRuns, type NewRun, type Receipt } from './store.ts';
+import { lastUrgent, waitingAhead, waitingRuns, type NewRun, type Receipt } from './store.ts';
 import { capacityProblem } from './problems.ts';
 import {
   inputMessageIdOf,
@@ -143,7 +143,7 @@ async function planPlace(
   if (isSessionBusy(session)) {
     // Without an active run, the first input of the session waits for a free place, and this input after it.
     const runsAhead = session.activeRunId === null ? await capacity.queueUp() : null;
-    return planQueued(unit, submission, session, { waitsFor: 'session', ahead: runsAhead });
+    return planQueued(unit, submission, { session, waitsFor: 'session', ahead: runsAhead }, rules);
   }
   // A regenerated answer must not wait: further messages could follow the ones that it replaces.
   if (submission.replaces !== undefined)
@@ -151,7 +151,7 @@ async function planPlace(
   const slot = await capacity.take(submission.runId);
   if (slot === 'start') return planStarted(submission, session, rules);
   if (slot === 'full') return capacityProblem(rules.maxQueuedRuns);
-  return planQueued(unit, submission, session, { waitsFor: slot.wait, ahead: slot.ahead });
+  return planQueued(unit, submission, { session, waitsFor: slot.wait, ahead: slot.ahead }, rules);
 }
 
 function noFreePlace(): Problem {
@@ -178,22 +178,32 @@ function planStarted(submission: Submission, session: SessionRecord, rules: Admi
   return { events, queuePosition: 0, waitsFor: null, model };
 }
 
-/**
- * An interrupting input goes to the front of the queue, after earlier interrupting inputs. `ahead` counts the
- * inputs of all sessions that start before this one when its session waits for a free place; null when a run
- * of the session is active.
- */
+interface QueuePlace {
+  session: SessionRecord;
+  waitsFor: NonNullable<Receipt['waitsFor']>;
+  /**
+   * The inputs of all sessions that wait for a free place, when the input waits for one too; null while a run of
+   * the session is active.
+   */
+  ahead: number | null;
+}
+
+/** An interrupting input goes to the front of the queue, after earlier interrupting inputs. */
 async function planQueued(
   unit: UnitOfWork,
   { queueItemId, delivery, input }: Submission,
-  session: SessionRecord,
-  { waitsFor, ahead }: { waitsFor: NonNullable<Receipt['waitsFor']>; ahead: number | null },
+  { session, waitsFor, ahead }: QueuePlace,
+  { agentId }: AdmissionRules,
 ): Promise<InputPlan> {
   const { queueLength, activeRunId } = session;
-  const movesOthers = delivery === 'interrupt' && queueLength > 0;
+  const isUrgent = delivery === 'interrupt';
+  const movesOthers = isUrgent && queueLength > 0;
   const queuedRuns = movesOthers ? await waitingRuns(unit, session.key) : [];
-  const runsAhead = movesOthers ? queuedRuns.filter((run) => run.isUrgent).length : queueLength;
-  const queuePosition = positionOf({ ahead, runsAhead, movesOthers });
+  let queuePosition: number;
+  // The active run of the session counts as ahead of its waiting inputs.
+  if (ahead === null)
+    queuePosition = 1 + (isUrgent ? queuedRuns.filter((run) => run.isUrgent).length : queueLength);
+  else queuePosition = isUrgent ? await waitingAhead(unit.tx, agentId, lastUrgent) : ahead;
   const messageId = input?.messageId ?? null;
   const events: LogEntry[] = [
     { type: 'queue.added', queueItemId, queuePosition, waitsFor, delivery, messageId },
@@ -201,25 +211,18 @@ async function planQueued(
   // A reader with `until=idle` has to see that the session has work left.
   if (activeRunId === null)
     events.push({ type: 'status.changed', status: 'idle', activeRunId, queueLength: queueLength + 1 });
-  if (movesOthers)
+  const [firstRun] = queuedRuns;
+  if (firstRun !== undefined) {
+    const aheadOfQueue = activeRunId === null ? await waitingAhead(unit.tx, agentId, firstRun) : 1;
     events.push(
-      queueUpdated(queuedRuns, queueLength + 1, (index, run) => index + 1 + (run.isUrgent ? 0 : 1)),
+      queueUpdated(
+        queuedRuns,
+        queueLength + 1,
+        (index, run) => index + aheadOfQueue + (run.isUrgent ? 0 : 1),
+      ),
     );
+  }
   return { events, queuePosition, waitsFor, model: null };
-}
-
-function positionOf({
-  ahead,
-  runsAhead,
-  movesOthers,
-}: {
-  ahead: number | null;
-  runsAhead: number;
-  movesOthers: boolean;
-}): number {
-  // The active run of the session counts as ahead of its waiting inputs.
-  if (ahead === null) return runsAhead + 1;
-  return movesOthers ? runsAhead : ahead;
 }
 
 function sessionEvents(write: SessionWrite): LogEntry[] {

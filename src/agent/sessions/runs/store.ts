@@ -59,6 +59,9 @@ export interface RunRecord {
 // The largest value of a bigint column.
 const lastPlace = 9_223_372_036_854_775_807n;
 
+/** The place of an interrupting input that is yet to be inserted: after all other interrupting inputs. */
+export const lastUrgent = { isUrgent: true, place: lastPlace };
+
 export interface LeaseHolder {
   instanceId: string;
   leaseMs: number;
