@@ -180,24 +180,28 @@ function locatorCondition(sql: Sql, locator: SessionLocator) {
 }
 
 /**
- * The existing sessions of these locators, locked until the transaction ends. One statement
- * per kind of locator, in the order of the keys, so that two calls never deadlock.
+ * The existing sessions of these locators, locked until the transaction ends. One statement locks all of them in
+ * the order of their keys, so that two calls never deadlock.
  */
 export async function lockSessions(
   { tx }: UnitOfWork,
   agentId: string,
   locators: readonly SessionLocator[],
 ): Promise<SessionRecord[]> {
+  if (locators.length === 0) return [];
   const ids = locators.flatMap((locator) => ('id' in locator ? [locator.id] : []));
   const chatIds = locators.flatMap((locator) => ('chatId' in locator ? [locator.chatId] : []));
   const keys = locators.flatMap((locator) => ('key' in locator ? [locator.key] : []));
-  const lock = (condition: ReturnType<typeof tx>) => tx<SessionRow[]>`
+  // Only the conditions that are needed, so that locators of one kind need one index.
+  const conditions = [
+    ...(ids.length === 0 ? [] : [tx`public_id = any(${ids}::text[])`]),
+    ...(chatIds.length === 0 ? [] : [tx`chat_id = any(${chatIds}::text[])`]),
+    ...(keys.length === 0 ? [] : [tx`session_id = any(${keys}::text[])`]),
+  ].reduce((left, right) => tx`${left} or ${right}`);
+  const rows = await tx<SessionRow[]>`
     select *, null as parent_public_id from agent.sessions_sessions
-    where agent_id = ${agentId} and deleted_at is null and ${condition} order by session_id for update`;
-  const rows: SessionRow[] = [];
-  if (ids.length > 0) rows.push(...(await lock(tx`public_id = any(${[...new Set(ids)]}::text[])`)));
-  if (chatIds.length > 0) rows.push(...(await lock(tx`chat_id = any(${[...new Set(chatIds)]}::text[])`)));
-  if (keys.length > 0) rows.push(...(await lock(tx`session_id = any(${[...new Set(keys)]}::text[])`)));
+    where agent_id = ${agentId} and deleted_at is null and (${conditions})
+    order by session_id for update`;
   return rows.map(sessionOf);
 }
 
