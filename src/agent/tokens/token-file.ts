@@ -1,6 +1,7 @@
 // The file of the agent's first token: the token and a newline, readable by its owner only.
+import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
-import { chmod, open, readFile, rename, rm, stat } from 'node:fs/promises';
+import { chmod, link, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { isMissing } from '../../kernel/file-errors.ts';
 import { makeFolder } from '../../kernel/folder.ts';
@@ -41,15 +42,20 @@ export async function writeTokenFile(
   { replace: mayReplace }: { replace: boolean },
 ): Promise<void> {
   await makeFolder(dirname(path));
-  const target = mayReplace ? `${path}.${process.pid}.new` : path;
+  // Another replica may read or create the file at the same time, so it gets its name when it is complete.
+  const draft = `${path}.${randomUUID()}.new`;
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
-  if (mayReplace) await rm(target, { force: true });
-  const handle = await open(target, flags, 0o600);
+  const handle = await open(draft, flags, 0o600);
   try {
-    await handle.writeFile(`${token}\n`);
-    await handle.sync();
+    try {
+      await handle.writeFile(`${token}\n`);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    // Unlike a rename, a link never replaces an existing file.
+    await (mayReplace ? rename(draft, path) : link(draft, path));
   } finally {
-    await handle.close();
+    await rm(draft, { force: true });
   }
-  if (mayReplace) await rename(target, path);
 }
