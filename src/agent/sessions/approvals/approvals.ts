@@ -10,6 +10,7 @@ import { lockSession } from '../event-log/session-store.ts';
 import { append } from '../event-log/store.ts';
 import type { UnitOfWork } from '../event-log/unit.ts';
 import type { RunWriter } from '../model-loop/run-writer.ts';
+import { untilAvailable } from '../runs/database-wait.ts';
 import {
   findApproval,
   insertApproval,
@@ -173,7 +174,7 @@ async function requestAttended(
 
 /** The decided approval, whichever process decides it; still pending when the signal is aborted first. */
 async function waitForDecision(
-  { store, eventLog }: ApprovalsOptions,
+  { store, eventLog, clock }: ApprovalsOptions,
   { sessionKey, approvalId }: ApprovalKey,
   signal: AbortSignal,
 ): Promise<ApprovalRecord | undefined> {
@@ -182,7 +183,7 @@ async function waitForDecision(
   for (;;) {
     const watch = watchChange(eventLog, sessionKey, ({ type }) => type === 'approval.resolved');
     try {
-      const approval = await store.find(approvalId);
+      const approval = await untilAvailable(() => store.find(approvalId), { clock, signal });
       if (approval?.status !== 'pending' || signal.aborted) return approval;
       await Promise.race([watch.changed, abortPromise]);
     } finally {
