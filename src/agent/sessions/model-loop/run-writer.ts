@@ -43,7 +43,8 @@ export interface RunWriter {
   ): Promise<number>;
   /**
    * Records events that depend on the session's state: `planWrite` is called in the transaction that writes
-   * them. When it returns null, nothing is written.
+   * them. When it returns null, nothing is written. Its last event is one of the run, and no earlier write of the
+   * run has an equal one.
    */
   recordFrom(
     planWrite: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
@@ -356,7 +357,7 @@ function writeEvents(
       return headSeq;
     });
   };
-  return flush(pending, write, events.at(-1));
+  return flush(pending, write, () => events.at(-1));
 }
 
 function writeFromSession(
@@ -364,18 +365,22 @@ function writeFromSession(
   planWrite: Parameters<RunWriter['recordFrom']>[0],
 ): Promise<number | null> {
   const { sessionKey, runId, log } = pending.options;
-  return flush(pending, (pendingEvents, savedPartIds) =>
+  // A second plan would find the session as the first one has changed it, so a write in doubt is recognized by the
+  // last event of its plan.
+  let lastPlannedEvent: SessionEvent | undefined;
+  const write: PendingWrite = (pendingEvents, savedPartIds) =>
     log.transact(async (unit) => {
       const content = await planWrite(unit);
       if (content === null) return null;
+      lastPlannedEvent = content.events.at(-1);
       const events = [...pendingEvents, ...content.events];
       return append(
         unit,
         { sessionKey, runId, fence: runId, events, change: content.change },
         deleteCheckpoints(unit.tx, runId, savedPartIds),
       );
-    }),
-  );
+    });
+  return flush(pending, write, () => lastPlannedEvent);
 }
 
 type PendingWrite = (
@@ -388,7 +393,7 @@ type PendingWrite = (
 async function flush(
   { options: { sessionKey, log }, deferredEvents, endedParts, retryWrite }: PendingState,
   write: PendingWrite,
-  lastEvent?: SessionEvent,
+  lastEventOfWrite: () => SessionEvent | undefined,
 ): Promise<number | null> {
   const [events, parts] = [[...deferredEvents], [...endedParts]];
   const drop = () => {
@@ -397,7 +402,10 @@ async function flush(
   };
   const savedPartIds = parts.flatMap(({ savedLength, part }) => (savedLength > 0 ? [part.partId] : []));
   try {
-    const seq = await retryWrite(() => write(events, savedPartIds), lastEvent ?? events.at(-1));
+    const seq = await retryWrite(
+      () => write(events, savedPartIds),
+      () => lastEventOfWrite() ?? events.at(-1),
+    );
     if (seq !== null) drop();
     return seq;
   } catch (error) {
@@ -411,26 +419,19 @@ async function flush(
  * Repeats a write while the database is unavailable. When the write may be committed, it searches
  * for its last event first: a run has one write at a time, so there is at most one such event.
  */
-function createRetryingWrite({
-  sessionKey,
-  runId,
-  startSeq,
-  log,
-  clock,
-  signal,
-}: RunWriterOptions): (
+function createRetryingWrite({ sessionKey, runId, startSeq, log, clock, signal }: RunWriterOptions): (
   write: () => Promise<number | null>,
-  lastEvent: SessionEvent | undefined,
+  /** The last event of the latest attempt. */
+  lastEvent: () => SessionEvent | undefined,
 ) => Promise<number | null> {
   let lastSeq = startSeq;
   return async (write, lastEvent) => {
     const deadlineMs = clock.monotonicMs() + databaseWaitMs;
     let isInDoubt = false;
     const attempt = async (): Promise<number | null> => {
+      const event = isInDoubt ? lastEvent() : undefined;
       const existing =
-        isInDoubt && lastEvent !== undefined
-          ? await log.findEvent({ sessionKey, runId, after: lastSeq, event: lastEvent })
-          : undefined;
+        event === undefined ? undefined : await log.findEvent({ sessionKey, runId, after: lastSeq, event });
       return existing ?? write();
     };
     const seq = await retry(attempt, {
