@@ -114,7 +114,8 @@ async function submit(options: SubmitOptions, input: Input): Promise<AcceptedInp
     return admission;
   } catch (error) {
     // After a lost connection (`unavailable`) the input may have been accepted, and then needs its files.
-    const isRefused = error instanceof Problem && error.kind !== 'unavailable';
+    // `draining` is `unavailable` too, but refuses the input before anything is written.
+    const isRefused = error instanceof Problem && (error.kind !== 'unavailable' || error.code === 'draining');
     if (isRefused) await files.discard(target.key, attachments);
     throw error;
   }
