@@ -8,6 +8,7 @@ describe('the failure of a run in another process', () => {
     ['model_not_found', 404],
     ['upstream_refused', 422],
     ['step_limit_reached', 422],
+    ['workspace_unavailable', 409],
     ['rate_limited', 429],
     ['upstream_failed', 502],
     ['provider_credentials', 502],

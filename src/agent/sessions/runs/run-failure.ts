@@ -18,6 +18,7 @@ const kinds = {
   database_unavailable: 'unavailable',
   run_cancelled: 'conflict',
   plugin_refused: 'forbidden',
+  workspace_unavailable: 'conflict',
   upstream_failed: 'upstream_failed',
   upstream_truncated: 'upstream_failed',
   provider_credentials: 'upstream_failed',
