@@ -183,6 +183,7 @@ describe('permissions.create', () => {
     expect(await run(agent, 'one', 'echo yes')).toContain('yes');
     expect(await run(agent, 'two', 'echo yes')).toContain('needs an approval');
     expect((await agent.client.permissions.list({ sessionId: 'two' })).items).toEqual([]);
+    // The rule is removed with its session.
     await agent.client.sessions.remove({ sessionId: 'one' });
     expect((await agent.client.permissions.list()).items).toEqual([]);
   });

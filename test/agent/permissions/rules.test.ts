@@ -240,20 +240,21 @@ describe('rules for paths', () => {
     ['private/**', 'private', 'deny'],
     ['private/**', 'Private/x', 'deny'],
     ['private/**', '.', 'ask'],
-    ['private/**', 'src', 'default'],
+    ['private/**', 'src', 'allow'],
     ['src/private/**', 'SRC', 'ask'],
-    ['src/private/**', 'src/other', 'default'],
+    ['src/private/**', 'src/other', 'allow'],
     ['**/private/*', 'src', 'ask'],
     ['src/*/private.txt', 'src/a', 'ask'],
-    ['src/*/private.txt', 'src/a/b', 'default'],
+    ['src/*/private.txt', 'src/a/b', 'allow'],
     ['src/private.txt', 'src', 'ask'],
-    ['src/private.txt', 'src/a', 'default'],
-  ] as const)('match %s against a search of %s: %s', (pattern, path, effect) => {
-    const needs: Permission[] = [{ tool: 'files.search', path, includesBelow: true }];
-    expect(effectOf(needs, rule('files', '**', 'allow'), rule('files', pattern, 'deny'))).toBe(
-      effect === 'default' ? 'allow' : effect,
-    );
-  });
+    ['src/private.txt', 'src/a', 'allow'],
+  ] as const)(
+    'deny %s, so that a search of %s, which another rule allows, has the effect %s',
+    (pattern, path, effect) => {
+      const needs: Permission[] = [{ tool: 'files.search', path, includesBelow: true }];
+      expect(effectOf(needs, rule('files', '**', 'allow'), rule('files', pattern, 'deny'))).toBe(effect);
+    },
+  );
 
   test('forbid the listing of a folder whose entries are forbidden', () => {
     const needs: Permission[] = [{ tool: 'files.list', path: 'private' }];

@@ -107,6 +107,7 @@ describe('sessions.regenerate', () => {
     const { headSeq } = await client.sessions.get({ sessionId: 's' });
     await client.sessions.regenerate({ sessionId: 's' });
     await untilIdle(agent);
+    // The next process has no conversation in its cache, so the forks are read from the log.
     await agent.close();
     const restartedAgent = await world.start({ dataDir, name });
     const forkBefore = (await restartedAgent.client.sessions.fork({ sessionId: 's', seq: headSeq })) as {
@@ -172,12 +173,15 @@ describe('sessions.regenerate', () => {
     );
     await client.sessions.create({ id: 's' });
     const { messageId } = await client.sessions.prompt({ sessionId: 's', text: 'First.' }, wait);
-    for (let turn = 0; turn < 11; turn += 1)
+    const laterTurns = 11;
+    for (let turn = 0; turn < laterTurns; turn += 1)
       await client.sessions.prompt({ sessionId: 's', text: 'Next.' }, wait);
     await client.sessions.regenerate({ sessionId: 's', messageId });
     await untilIdle(agent);
     const statuses = (await listMessages(agent, 's')).map(([, status]) => status);
-    expect(statuses).toEqual([undefined, ...Array.from({ length: 23 }, () => 'replaced'), 'completed']);
+    // The failed answer, and the input and the answer of each later turn.
+    const replaced = Array.from({ length: 1 + 2 * laterTurns }, () => 'replaced');
+    expect(statuses).toEqual([undefined, ...replaced, 'completed']);
   });
 
   test('replaces a failed answer once', async () => {

@@ -261,6 +261,7 @@ function expectFaults(events: readonly SessionEvent[]): void {
     'workspace.undone',
   ] as const)
     expect(types).toContain(type);
+  // Each of the 23 wrong modules takes three steps: to test, to read and to write.
   expect(events.filter(({ type }) => type === 'run.step.started').length).toBeGreaterThan(60);
 }
 

@@ -182,6 +182,7 @@ describe('a list with large contents', () => {
       const { headSeq } = await client.sessions.get({ sessionId: 's' });
       const readSeqs: number[] = [];
       for (let afterSeq = 0; afterSeq < headSeq;) {
+        // The limit of 1 MiB counts compressed bytes, which is at most six times less than the text.
         const part = await eventStore({ sql }).read([{ sessionKey, upTo: headSeq }], afterSeq, 1_000);
         const bytes = part.slice(0, -1).reduce((sum, { json }) => sum + json.length, 0);
         expect(bytes).toBeLessThan(6 * 2 ** 20);
@@ -796,6 +797,7 @@ describe('sessions.remove', () => {
     // It may fail before its rejection is checked below.
     next.catch(() => {});
     await client.sessions.remove({ sessionId: 's' });
+    // The client opens the stream again after its end, and is refused.
     await expect(next).rejects.toMatchObject({ status: 404, code: 'session_not_found' });
   });
 });
