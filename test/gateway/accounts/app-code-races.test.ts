@@ -1,5 +1,5 @@
-// Logins whose result is read while an administrator revokes the user's tokens or the user resets the
-// password. These races need PostgreSQL: the embedded engine runs only one transaction at a time.
+// Logins whose result is read, and API keys that are created, while an administrator revokes the user's tokens
+// or the user resets the password. These races need PostgreSQL: the embedded engine runs only one transaction at a time.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
@@ -39,7 +39,7 @@ async function createCode() {
   const [attempt] = await world.database.sql<{ userId: string }[]>`
     select user_id as "userId" from gateway.accounts_login_attempts where digest = ${digest}`;
   const code = new URL(answer.body.url).searchParams.get('code') ?? '';
-  return { code, verifier, digest, userId: attempt?.userId ?? '' };
+  return { loginId: body.login_id, code, verifier, digest, userId: attempt?.userId ?? '' };
 }
 
 const exchange = ({ code, verifier }: { code: string; verifier: string }) =>
@@ -73,16 +73,37 @@ describe('a login whose result is being read', () => {
     expect((await world.call('GET', '/v1/accounts/me', { token: userToken })).status).toBe(401);
   });
 
-  test('does not deadlock with a password reset', async () => {
+  type Login = Awaited<ReturnType<typeof createCode>>;
+  test.each<[string, (login: Login) => ReturnType<World['call']>, number]>([
+    ['by its code', exchange, 401],
+    ['by its id', ({ loginId }) => world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`), 404],
+  ])('does not deadlock with a password reset when it is read %s', async (_name, read, status) => {
     const login = await createCode();
-    const { exchangePromise } = await world.database.tx(async (tx) => {
+    const { reading } = await world.database.tx(async (tx) => {
       // Lock the user, then delete the attempts, as a reset does.
       await tx`select 1 from gateway.accounts_users where user_id = ${login.userId} for update`;
-      const exchangePromise = exchange(login);
+      const reading = read(login);
       await waitForBlockedStatement(world.database.sql);
       await tx`delete from gateway.accounts_login_attempts where user_id = ${login.userId}`;
-      return { exchangePromise };
+      return { reading };
     });
-    expect((await exchangePromise).status).toBe(401);
+    expect((await reading).status).toBe(status);
   });
+});
+
+test('the creation of an API key does not deadlock with a password reset', async () => {
+  const { loginId, userId } = await createCode();
+  const result = await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
+  const { creation } = await world.database.tx(async (tx) => {
+    // Lock the user, then revoke the tokens, as a reset does.
+    await tx`select 1 from gateway.accounts_users where user_id = ${userId} for update`;
+    const creation = world.call('POST', '/v1/accounts/keys/create', {
+      token: result.body.user_token,
+      body: { name: 'late' },
+    });
+    await waitForBlockedStatement(world.database.sql);
+    await tx`update gateway.accounts_tokens set revoked_at = gateway.townhall_now() where user_id = ${userId}`;
+    return { creation };
+  });
+  expect((await creation).status).toBe(401);
 });

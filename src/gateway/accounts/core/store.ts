@@ -110,7 +110,10 @@ export interface AccountsQueries {
   /** Whether an administrator or a backend created the user with an `external_id`. */
   isExternalUser(userId: string): Promise<boolean>;
   findToken(tokenId: string): Promise<Token | null>;
-  /** The token while it is valid. A revocation of it waits until the transaction ends. */
+  /**
+   * The token while it is valid. Locks its user and the token: a revocation of the token, and a
+   * transaction with `lockUser`, wait until the transaction ends.
+   */
   lockLiveToken(tokenId: string): Promise<Token | null>;
   /**
    * Returns those of the given tokens that are no longer accepted: revoked, expired, or of a user or
@@ -290,6 +293,11 @@ function validityQueries(
           and (last_used_at is null or last_used_at <= gateway.townhall_now() - interval '1 minute')`;
     },
     async lockLiveToken(tokenId) {
+      // Lock the user before the token, as password changes and removals do: the foreign key of a token
+      // that the caller inserts takes the same lock, and the opposite order could deadlock with them.
+      await sql`
+        select 1 from gateway.accounts_users
+        where user_id = (select user_id from gateway.accounts_tokens where token_id = ${tokenId}) for key share`;
       const [token] = await sql<Token[]>`
         select ${tokenColumns(sql)} ${fromTokens(sql)}
         where t.token_id = ${tokenId} and t.revoked_at is null and t.expires_at > gateway.townhall_now()

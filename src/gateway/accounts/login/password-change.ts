@@ -145,8 +145,9 @@ async function replacePassword(
   },
 ): Promise<void> {
   await queries.setPassword(userId, passwordDigest);
-  await queries.revokeTokens({ userId, ...(exceptTokenId !== undefined && { exceptTokenId }) });
+  // Attempts before tokens, in the order of `accounts.revokeTokens`: the opposite order could deadlock with it.
   await loginAttempts.withSql(tx).deleteForUser(userId);
+  await queries.revokeTokens({ userId, ...(exceptTokenId !== undefined && { exceptTokenId }) });
   await audit.record(tx, {
     ...originOf(call),
     action: call.operationId,

@@ -44,6 +44,10 @@ export function createResultReader({
     attempts: LoginAttemptQueries,
   ): Promise<LoginOutcome | 'spent' | 'unproven'> {
     const digest = tokenDigest(loginId);
+    const { userId } = requireAttempt(await attempts.find(digest));
+    // Lock the user before the attempt, as password resets and removals do: storing a token locks the
+    // user too, and the opposite order could deadlock with them.
+    if (userId !== null) await queries.lockUser(userId);
     const attempt = requireAttempt(await attempts.lock(digest, times.rereadSeconds));
     refuseUnlessActive(attempt.bureauState);
     if (attempt.isExpired && !attempt.wasRead) return { status: 'expired' };
