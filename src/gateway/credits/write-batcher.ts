@@ -5,6 +5,7 @@
 import type { Clock } from '../../kernel/clock.ts';
 import type { Tx } from '../../kernel/data/database.ts';
 import { hashText } from '../../kernel/hash-text.ts';
+import type { Problem } from '../../kernel/problem.ts';
 import { databaseUnavailable, isDatabaseUnavailable } from './allotments/problems.ts';
 import type { CreditsStore, Operation, Verdict } from './core/store.ts';
 
@@ -50,7 +51,7 @@ const maximumBatch = 200;
 const pauseAfterOutageMs = 250;
 
 export function createWriteBatcher(options: WriteBatcherOptions): WriteBatcher {
-  const { clock, concurrentBatches } = options;
+  const { concurrentBatches } = options;
   const queues = Array.from({ length: concurrentBatches }, (): BatchQueue => ({
     waiting: [],
     running: null,
@@ -61,8 +62,7 @@ export function createWriteBatcher(options: WriteBatcherOptions): WriteBatcher {
     run(operation, work) {
       // The hash of the account, so that its operations always go to the same queue.
       const queue = queues[hashText(operation.accountId) % concurrentBatches] as BatchQueue;
-      if (clock.monotonicMs() < queue.pausedUntilMs)
-        return Promise.reject(databaseUnavailable('The database is unavailable at the moment.'));
+      if (isPaused(options, queue)) return Promise.reject(outageProblem());
       return new Promise((resolve, reject) => {
         queue.waiting.push({ operation, work, resolve, reject });
         queue.running ??= drain(options, queue);
@@ -72,6 +72,14 @@ export function createWriteBatcher(options: WriteBatcherOptions): WriteBatcher {
       for (const queue of queues) while (queue.running !== null) await queue.running;
     },
   };
+}
+
+function isPaused({ clock }: WriteBatcherOptions, { pausedUntilMs }: BatchQueue): boolean {
+  return clock.monotonicMs() < pausedUntilMs;
+}
+
+function outageProblem(): Problem {
+  return databaseUnavailable('The database is unavailable at the moment.');
 }
 
 async function drain(options: WriteBatcherOptions, queue: BatchQueue): Promise<void> {
@@ -98,7 +106,11 @@ async function runBatch(
       for (const pending of [...batch, ...queue.waiting.splice(0)]) pending.reject(error);
     } else if (batch.length > 1) {
       // One operation failed the batch. Run each operation alone, so that the others still succeed.
-      for (const pending of batch) await runBatch(options, queue, [pending]);
+      for (const pending of batch) {
+        // An outage since then rejects the rest: each would run into the same timeout.
+        if (isPaused(options, queue)) pending.reject(outageProblem());
+        else await runBatch(options, queue, [pending]);
+      }
     } else {
       for (const pending of batch) pending.reject(error);
     }
