@@ -1,9 +1,10 @@
-// A disk that fails: paid calls are refused until it works again.
-import { mkdtemp, rm } from 'node:fs/promises';
+// A disk that fails: paid calls are refused until it works again. A database that fails while a journal is
+// opened: no journal is left.
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { journalDirectory, type Credits } from '../../../src/gateway/credits/index.ts';
+import { journalDirectory, sqlAllotmentStore, type Credits } from '../../../src/gateway/credits/index.ts';
 import { silentLog } from '../../support/databases.ts';
 import { failingFiles, ioError, noSpace } from './journal/failing-files.ts';
 import { manualClock } from './journal/world.ts';
@@ -64,4 +65,18 @@ test('paid calls and readiness are 503 until the disk works', async () => {
     expect(() => credits.requireJournal()).not.toThrow();
   });
   expect(await call(credits, userId)).toBe(20n);
+});
+
+test('a journal that the database does not register is removed', async () => {
+  const folder = join(path, 'unregistered');
+  await mkdir(folder);
+  const credits = world.replica({
+    journals: journalDirectory({ path: folder, log: silentLog }),
+    allotmentStore: {
+      ...sqlAllotmentStore(world.place.database),
+      openJournal: () => Promise.reject(new Error('away')),
+    },
+  });
+  await expect(credits.ledger.reserve(callOf('usr_nobody'), 20n)).rejects.toThrow('away');
+  expect(await readdir(folder)).toEqual([]);
 });

@@ -52,7 +52,13 @@ export async function openAllotments(options: AllotmentsOptions): Promise<Allotm
   const generation = await store.generation();
   const journal = directory === null ? refusingJournal(makeId('gwy')) : await directory.open(generation);
   const gatewayId = journal.journalId;
-  await store.openJournal(gatewayId, generation);
+  try {
+    await store.openJournal(gatewayId, generation);
+  } catch (error) {
+    // The caller opens another journal when it tries again. A folder left locked would stay until this process ends.
+    await journal.close();
+    throw error;
+  }
   const isJournaled = directory !== null;
   const ledger = new AllotmentLedger({
     store,
