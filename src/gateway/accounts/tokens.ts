@@ -199,7 +199,7 @@ async function filterToRevoke(store: AccountsStore, { body, identity }: RevokeCa
     if (!user || user.state === 'removed' || !canAccessBureau(identity, user.bureauId)) throw userNotFound();
     return { userId: body.user_id };
   }
-  return { bureauId: bureauFilter(identity, body.bureau_id) ?? body.bureau_id };
+  return { bureauId: identity.bureauId ?? body.bureau_id };
 }
 
 function externalPerson(externalId: string) {

@@ -355,7 +355,8 @@ describe('a password reset', () => {
     ]).toEqual([unknownAnswer.status, Object.keys(unknownAnswer.body), Object.keys(unknownAnswer.headers)]);
     const reset = await post('password/reset', {
       verification_id: unknownAnswer.body.verification_id,
-      // The server compares the input with this placeholder when no code was sent.
+      // The server compares the input with the text 'no code fits' when no code was sent. It removes the
+      // spaces of inputs, so this is the closest that an input can come.
       code: 'nocodefits',
       password: newPassword,
     });

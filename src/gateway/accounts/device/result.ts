@@ -77,9 +77,14 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
   return outcome.credential;
 }
 
-/** Locks the token that confirmed the login. Null when the token or its user is no longer valid. */
+/**
+ * Locks the token that confirmed the login. Null when the token or its user is no longer valid: the login then
+ * counts as denied, as it cannot be confirmed a second time.
+ */
 async function lockCreator(queries: AccountsQueries, { decidedBy }: DeviceLogin): Promise<Token | null> {
   const creator = decidedBy === null ? null : await queries.lockLiveToken(decidedBy);
+  // `accounts.decideDeviceLogin` refuses API keys, so a key never gets here. If one did, it could create
+  // tokens without its own limits.
   if (creator === null || creator.kind === 'key') return null;
   return (await queries.findUser(creator.userId))?.state === 'active' ? creator : null;
 }

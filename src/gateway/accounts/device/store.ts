@@ -45,7 +45,10 @@ export interface DeviceLogin {
 }
 
 export interface DeviceLoginQueries {
-  /** `busy`: the network has `maxPending` pending logins. `taken`: another login has the user code. */
+  /**
+   * `busy`: the network has `maxPending` pending logins. `taken`: another login has the user code. Concurrent
+   * inserts can exceed `maxPending` by their number, as the count and the insert are two statements.
+   */
   insert(login: NewDeviceLogin, maxPending: number): Promise<'stored' | 'busy' | 'taken'>;
   /** Locks the login until the transaction ends. */
   lock(digest: Buffer): Promise<DeviceLogin | null>;

@@ -30,7 +30,10 @@ interface Confirmation {
 }
 
 export interface LoginCallback {
-  /** The browser returned from the third party. `search` is the raw query without its question mark. */
+  /**
+   * The browser returned from the third party. `search` is its whole query, encoded again, without a question
+   * mark.
+   */
   receive(query: { state?: string }, search: string, log: Log): Promise<CallbackReply>;
   /** The person compared the codes and submitted the form. */
   decide(form: Uint8Array): Promise<DecisionReply>;
@@ -159,8 +162,8 @@ async function askToCompare(
 }
 
 /**
- * Fails the attempt and shows the failure in the browser. Rethrows an internal or temporary error,
- * for which the attempt stays pending.
+ * Fails the attempt and shows the failure in the browser. Rethrows an internal or temporary error, for which
+ * the attempt stays pending until it expires: its OAuth state is used up.
  */
 async function failLogin(
   { loginAttempts }: CallbackOptions,

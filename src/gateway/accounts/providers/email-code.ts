@@ -13,6 +13,10 @@ const codeInputs: readonly LoginInput[] = [
   { name: 'code', type: 'code', label: 'Code from the e-mail', required: true },
 ];
 
+/**
+ * The state between the two inputs. The login attempt stores it encrypted with its `login_id`; the code ends
+ * with the attempt, which expires `minutes` after its start.
+ */
 interface SentCode {
   email: string;
   code: string;
