@@ -39,6 +39,7 @@ export class ChargeQueue {
     return this.#charges.at(-1)?.line.seq ?? 0;
   }
 
+  /** The caller has already added `covered` to the allotment's unapplied credits (`chargeReservation`). */
   add(charge: UnappliedCharge): void {
     this.#charges.push(charge);
     this.#credits += charge.line.credits;
@@ -63,7 +64,10 @@ export class ChargeQueue {
   }
 }
 
-/** The allotments that pay for the charges. */
+/**
+ * The allotments whose rows the charges change. An ended allotment has no row any more: the database charges
+ * its calls as late, from the account's free credits.
+ */
 export function allotmentsOf(batch: readonly UnappliedCharge[]): Set<Allotment> {
   const allotments = new Set<Allotment>();
   for (const { allotment } of batch)
