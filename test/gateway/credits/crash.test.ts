@@ -13,7 +13,7 @@ import {
   type Hold,
 } from '../../../src/gateway/credits/index.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
-import { callOf, facts, startLedger, stillTimes, type LedgerWorld } from './world.ts';
+import { callOf, facts, startLedger, type LedgerWorld } from './world.ts';
 import { until } from '../../support/until.ts';
 
 let world: LedgerWorld;
@@ -290,7 +290,7 @@ describe('a hold whose process is alive', () => {
 
   test('is checkpointed at once after 256 output tokens', async () => {
     const userId = await world.user(1_000n);
-    const livingReplica = world.replica({ times: { ...stillTimes, sweepEveryMs: 3_600_000 } });
+    const livingReplica = world.replica();
     await livingReplica.start();
     const hold = await livingReplica.ledger.hold(callOf(userId), 100n);
     hold.checkpoint(1n, {}, 255);
