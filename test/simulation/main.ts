@@ -1,4 +1,5 @@
 // npm run test:simulation -- [--seed N] [--schedules N] [--seconds N] [--bug NAME] [--report FILE]
+//   [--trace]
 //
 // Runs schedules one after the other. The schedule of a failing seed is shrunk and printed
 // with its trace. Without --seed the first seed comes from the time of day, so that each run

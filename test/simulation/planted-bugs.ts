@@ -21,7 +21,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: `${allotments}/lease.ts`,
         find: 'return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs;',
-        replace: 'return nowMs < lease.endsAtMs || jumpMs >= 0 || maximumClockJumpMs > 0;',
+        replace: 'return true;',
       },
     ],
   },
@@ -32,7 +32,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: `${allotments}/lease.ts`,
         find: 'return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs;',
-        replace: 'return nowMs < lease.endsAtMs && jumpMs <= maximumClockJumpMs * 1e9;',
+        replace: 'return nowMs < lease.endsAtMs;',
       },
     ],
   },
@@ -184,7 +184,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: `${allotments}/allotment.ts`,
         find: 'allotment.unapplied += coveredCredits;',
-        replace: 'allotment.unapplied += 0n;',
+        replace: '',
       },
     ],
   },
@@ -217,7 +217,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: `${allotments}/apply-loop.ts`,
         find: '({ ...line, covered })',
-        replace: '({ ...line, ...(covered < 0n && { covered }) })',
+        replace: '({ ...line })',
       },
     ],
   },
@@ -228,7 +228,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: `${allotments}/apply-loop.ts`,
         find: 'allotmentsOf([charge])',
-        replace: 'allotmentsOf([charge].slice(1))',
+        replace: 'allotmentsOf([])',
       },
     ],
   },
@@ -250,7 +250,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: `${allotments}/allotment.ts`,
         find: 'return { allotmentId, reserved, unapplied, charged, number };',
-        replace: 'return { allotmentId, reserved, unapplied: unapplied + (charged - charged), number };',
+        replace: 'return { allotmentId, reserved, unapplied, number };',
       },
     ],
   },
@@ -290,7 +290,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: model,
         find: 'const chargedSince = charged === undefined ? 0n : larger(row.charged - charged, 0n);',
-        replace: 'const chargedSince = charged === undefined ? 0n : 0n;',
+        replace: 'const chargedSince = 0n;',
       },
     ],
   },
@@ -390,7 +390,7 @@ export const plantedBugs: readonly PlantedBug[] = [
       {
         file: model,
         find: 'grantable: least(accountFree - accountPromised,',
-        replace: 'grantable: least(accountFree + accountPromised - accountPromised,',
+        replace: 'grantable: least(accountFree,',
       },
     ],
   },

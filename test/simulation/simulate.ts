@@ -25,8 +25,9 @@ export interface SimulationOptions {
 }
 
 /**
- * Longest time until everything is applied and given back: leases expire after 20 s,
- * take-backs follow after 60 s and a minute.
+ * Longest time until everything is applied and given back, with a minute to spare: the allotments of a lost
+ * machine can be taken back 60 s after their last renewal, by a gateway that has reached the database for
+ * 60 s and tries once a minute.
  */
 const quietMs = 240_000;
 const maximumSteps = 50_000;
