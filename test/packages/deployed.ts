@@ -38,6 +38,12 @@ interface Project {
   packageVersion(): string;
 }
 
+/**
+ * The versions that serve in `walkThroughDeployments`. A new project has 0.1.0, and each deployment raises the
+ * version: 0.1.1, then 0.1.2. The rollback returns to 0.1.1.
+ */
+export const servedVersions = ['0.1.1', '0.1.2', '0.1.1'];
+
 /** Runs all steps and leaves nothing running. Returns the versions that served, in order. */
 export async function walkThroughDeployments(operator: Operator): Promise<string[]> {
   const project = projectOf(operator);
