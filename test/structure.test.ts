@@ -54,12 +54,12 @@ function refuses(
   rule: string,
   file: string,
   text: string,
-  members: Record<string, string> = {},
+  otherFiles: Record<string, string> = {},
 ): void {
   test(title, () => {
-    const violations = inspect({ [file]: text, ...members });
+    const violations = inspect({ [file]: text, ...otherFiles });
     expect(violations.map((violation) => violation.rule)).toEqual([rule]);
-    expect([file, ...Object.keys(members)]).toContain(violations[0]?.place.split(':')[0]);
+    expect([file, ...Object.keys(otherFiles)]).toContain(violations[0]?.place.split(':')[0]);
   });
 }
 
@@ -406,7 +406,7 @@ describe('tables', () => {
       'const count = (sql) => sql`select used from gateway.accounts_throttles`;',
   });
   refuses(
-    'are not named by a file such as restore.ts',
+    'are not named by restore.ts, which only ends in "store.ts"',
     'tables',
     'src/gateway/accounts/restore.ts',
     'const find = (sql) => sql`select * from gateway.accounts_users`;',
