@@ -216,7 +216,7 @@ describe.skipIf(!hasPython)('the Helm chart', () => {
     ['every value', allSettings],
   ])('fits the types and schemas of Kubernetes with %s', async (_name, settings) => {
     const objects = await render(settings);
-    expect(await compile(objects)).toBe('');
+    await compile(objects);
     for (const object of objects) {
       const model = await modelOf(object);
       expect(() => model.validate(), object.metadata.name).not.toThrow();
@@ -236,10 +236,10 @@ async function helmProgram(): Promise<string> {
 }
 
 /**
- * The compiler's errors for the objects as literals of their types. It refuses unknown members,
- * which the schemas ignore.
+ * Compiles the objects as literals of their types: the compiler refuses unknown members, which the
+ * schemas ignore. Rejects with the compiler's output.
  */
-async function compile(objects: readonly KubernetesObject[]): Promise<string> {
+async function compile(objects: readonly KubernetesObject[]): Promise<void> {
   const tool = installTool('kubernetes-models');
   const text = objects
     .map(
@@ -252,11 +252,18 @@ async function compile(objects: readonly KubernetesObject[]): Promise<string> {
   await writeFile(join(folder, 'objects.ts'), text);
   const settings = ['--ignoreConfig', '--noEmit', '--strict', '--skipLibCheck', '--module', 'nodenext'];
   const compiler = join(tool, 'node_modules/typescript/bin/tsc');
-  const { stdout } = await run(process.execPath, [compiler, ...settings, 'objects.ts'], {
-    cwd: folder,
-  }).catch((error: unknown) => error as { stdout: string });
-  await rm(folder, { recursive: true });
-  return stdout;
+  try {
+    await run(process.execPath, [compiler, ...settings, 'objects.ts'], { cwd: folder });
+  } catch (error) {
+    const {
+      stdout = '',
+      stderr = '',
+      message,
+    } = error as { stdout?: string; stderr?: string; message: string };
+    throw new Error(`${message}\n${stdout}${stderr}`, { cause: error });
+  } finally {
+    await rm(folder, { recursive: true });
+  }
 }
 
 /** `validate` checks patterns, formats and required members. */
