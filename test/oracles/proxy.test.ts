@@ -95,6 +95,8 @@ describe('Prism between a caller and the servers', () => {
       upstreamOf(entry.surface),
       proxy,
     );
+    // Otherwise the sample would call the server itself, and its answer could name no violation.
+    expect(text).toContain(proxy);
     const env = { ...sampleTokens(servers, entry), ...preparation.tokens };
     const headerFile = path.join(folder, 'headers');
     await runCurl(text, { cwd: folder, env, headerFile });
