@@ -42,23 +42,25 @@ export function installTool(name: ToolName): string {
   // Two test files may install a tool at the same time: each installs into its own folder, and the first to
   // rename its folder wins.
   const staging = mkdtempSync(path.join(folder, '.staging-'));
-  writeFileSync(
-    path.join(staging, 'package.json'),
-    JSON.stringify({ name: `oracle-${name}`, private: true, dependencies }),
-  );
-  execFileSync(
-    'npm',
-    ['install', '--no-audit', '--no-fund', '--ignore-scripts', '--legacy-peer-deps', '--loglevel=error'],
-    {
-      cwd: staging,
-      stdio: ['ignore', 'ignore', 'inherit'],
-    },
-  );
   try {
+    writeFileSync(
+      path.join(staging, 'package.json'),
+      JSON.stringify({ name: `oracle-${name}`, private: true, dependencies }),
+    );
+    execFileSync(
+      'npm',
+      ['install', '--no-audit', '--no-fund', '--ignore-scripts', '--legacy-peer-deps', '--loglevel=error'],
+      {
+        cwd: staging,
+        stdio: ['ignore', 'ignore', 'inherit'],
+      },
+    );
     renameSync(staging, target);
   } catch (error) {
-    rmSync(staging, { recursive: true, force: true });
     if (!existsSync(target)) throw error;
+  } finally {
+    // Gone already when it was renamed.
+    rmSync(staging, { recursive: true, force: true });
   }
   return target;
 }
