@@ -73,6 +73,8 @@ export class SegmentWriter {
   #isTurnScheduled = false;
   #work: Promise<void> | null = null;
   #spare: Promise<SegmentFile> | null = null;
+  /** Monotonic. After a failure, the next segment is prepared in advance only from then on. */
+  #prepareAfterMs = Number.NEGATIVE_INFINITY;
 
   private constructor(options: SegmentWriterOptions, segment: OpenSegment) {
     this.#options = options;
@@ -182,15 +184,19 @@ export class SegmentWriter {
       segment.length += block.bytes.length;
       this.#writtenSeq = block.lastSeq;
     }
-    if (segment.length > this.#options.segmentBytes / 2) void this.#prepareSpare();
+    const { segmentBytes, clock } = this.#options;
+    if (segment.length > segmentBytes / 2 && clock.monotonicMs() >= this.#prepareAfterMs)
+      void this.#prepareSpare();
   }
 
   #prepareSpare(): Promise<SegmentFile> {
-    const { folder, files, segmentBytes, log } = this.#options;
+    const { folder, files, segmentBytes, log, clock } = this.#options;
     if (this.#spare === null) {
       this.#spare = files.create(join(folder, spareName), segmentBytes);
       this.#spare.catch((error: unknown) => {
         this.#spare = null;
+        // Without a pause, a full disk would be tried and logged with each write.
+        this.#prepareAfterMs = clock.monotonicMs() + retryMs;
         log.warn({ err: error, folder }, 'the next segment of the journal could not be prepared');
       });
     }

@@ -166,6 +166,34 @@ describe('a disk that cannot store a new segment either', () => {
   });
 });
 
+describe('a full disk', () => {
+  test('is tried for the next segment every five seconds', async () => {
+    const world = await openJournalWorld();
+    const { files, errors } = failingFiles();
+    let creates = 0;
+    const countingFiles = {
+      ...files,
+      create: (path: string, bytes: number) => ((creates += 1), files.create(path, bytes)),
+    };
+    const journal = await world.open({ files: countingFiles });
+    // A segment of 64 KiB has room for about 130 of these lines; the next one is prepared from the middle on.
+    const fill = async () => {
+      for (let line = 0; line < 40; line += 1) await journal.sync(journal.append(finalLine(`use_${line}`)));
+    };
+    await fill();
+    errors.create = noSpace;
+    creates = 0;
+    await fill();
+    expect(creates).toBe(1);
+    world.clock.advance(5_000);
+    await fill();
+    expect(creates).toBe(2);
+    expect(journal.health).toBe('ok');
+    errors.create = null;
+    await journal.close();
+  });
+});
+
 describe('segments', () => {
   // A segment of these tests has 64 KiB, room for about 130 final lines.
   const manyIds = Array.from({ length: 400 }, (_, index) => `use_${index}`);
