@@ -177,7 +177,7 @@ interface StringScan {
    */
   nextQuote: number;
   nextEscape: number;
-  /** Whether an underscore or half of a surrogate pair is written as an escape. */
+  /** Whether half of a surrogate pair, or a character of `__proto__`, is written as an escape. */
   hasSuspectEscape: boolean;
 }
 
@@ -213,14 +213,11 @@ function indexOrEnd(byte: number, bytes: Buffer, start: number): number {
 function isSuspectEscape(bytes: Buffer, offset: number): boolean {
   const firstByte = bytes[offset] ?? 0;
   const secondByte = bytes[offset + 1] ?? 0;
-  // 005f is the underscore, d800 to dfff are the halves of surrogate pairs.
+  // d800 to dfff are the halves of surrogate pairs.
   if ((firstByte | 0x20) === 0x64) return secondByte >= 0x38;
-  return (
-    firstByte === 0x30 &&
-    secondByte === 0x30 &&
-    bytes[offset + 2] === 0x35 &&
-    ((bytes[offset + 3] ?? 0) | 0x20) === 0x66
-  );
+  // 0050 to 007f contain the underscore and the letters of `__proto__`. Serializers escape none of them.
+  const thirdByte = bytes[offset + 2] ?? 0;
+  return firstByte === 0x30 && secondByte === 0x30 && thirdByte >= 0x35 && thirdByte <= 0x37;
 }
 
 function refuseDuplicate(literal: string, names: Names): void {

@@ -79,6 +79,8 @@ describe('parseJson', () => {
     ['messages[1].content', '{"messages":[{"content":"x"},{"content":"\\ud800"}]}'],
     ['a.b[0]', '{"a":{"b":[1e999]}}'],
     ['a', '{"a":{"\\u005F_proto__":1}}'],
+    ['a', '{"a":{"__\\u0070roto__":1}}'],
+    ['a', '{"a":{"__prot\\u006F__":1}}'],
   ])('names the unsafe value at %s', (path, text) => {
     expect(problemOf(() => parse(text))).toMatchObject({ code: 'invalid_json', param: path });
   });
