@@ -3,7 +3,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import express, { type ErrorRequestHandler, type Request, type RequestHandler, type Response } from 'express';
 import type { Log } from '../log.ts';
-import { Problem } from '../problem.ts';
 import { admittedRequest } from './admission.ts';
 import { createPageBuild, type PageFolder } from './page-build.ts';
 import { serveAssets } from './pages/asset-pages.ts';
@@ -42,7 +41,7 @@ export function createRequestHandler(options: RequestHandlerOptions) {
       return;
     }
     try {
-      responder.problem(request, pageProblem(error) ?? error);
+      responder.problem(request, error);
     } catch (renderingError) {
       request.log.error({ err: renderingError }, 'an error could not be rendered');
       response.destroy();
@@ -130,16 +129,3 @@ const pageHeaders: Readonly<Record<string, string>> = {
   'x-frame-options': 'DENY',
   'referrer-policy': 'no-referrer',
 };
-
-/** The Problem for an error of the file server: an invalid path, or a missing or hidden file. */
-function pageProblem(error: unknown): Problem | undefined {
-  if (!(error instanceof Error) || error instanceof Problem) return undefined;
-  const { status } = error as { status?: unknown };
-  if (status === 400) {
-    const message = 'The path contains a percent-encoding that cannot be decoded.';
-    return new Problem('bad_request', 'invalid_path', message, { cause: error });
-  }
-  if (status === 403 || status === 404)
-    return new Problem('not_found', 'route_not_found', 'There is nothing at this path.', { cause: error });
-  return undefined;
-}

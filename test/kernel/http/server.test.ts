@@ -124,6 +124,22 @@ describe('errors', () => {
     });
   });
 
+  // Errors of an HTTP client have the status of another server, such as that of an S3 bucket.
+  test.each([400, 403, 404])('a thrown error with the status %d becomes a logged 500', async (status) => {
+    const { url, lines } = await startTestWorld({
+      handlers: {
+        'directory.getHealth': async () => {
+          throw Object.assign(new Error('refused by the bucket'), { status });
+        },
+      },
+    });
+    const response = await fetch(`${url}/health`);
+    expect([response.status, (await errorOf(response)).error.code]).toEqual([500, 'internal_error']);
+    expect(lines.filter((line) => line.level === 'error')).toMatchObject([
+      { err: { message: 'refused by the bucket' } },
+    ]);
+  });
+
   /** The answer to a request whose handler throws the problem, and the lines of the log. */
   async function answerTo(problem: Problem) {
     const { url, lines } = await startTestWorld({
