@@ -54,13 +54,14 @@ export class Turns {
 
   /** Rolls an open transaction back. */
   stop(): void {
-    clearTimeout(this.#idleTimer);
     if (this.#holder !== null) this.#forget(this.#holder);
   }
 
   #serveWaiting(): void {
     const { run, send, onStatement, idleInTransactionMs } = this.#options;
+    let hasServed = false;
     for (let next = this.#takeNext(); next !== undefined; next = this.#takeNext()) {
+      hasServed = true;
       onStatement();
       const bytes = run(next.bytes);
       this.#holder = isIdle(bytes) ? null : next.peer;
@@ -69,6 +70,8 @@ export class Turns {
         send({ kind: 'notify', peer: next.peer, bytes: notification });
       send({ kind: 'answer', peer: next.peer, bytes });
     }
+    // Messages that only wait for the holder do not extend its time.
+    if (!hasServed) return;
     clearTimeout(this.#idleTimer);
     if (this.#holder !== null) this.#idleTimer = setTimeout(() => this.#expelHolder(), idleInTransactionMs);
   }
@@ -86,6 +89,7 @@ export class Turns {
     }
     if (this.#holder !== peer) return;
     this.#holder = null;
+    clearTimeout(this.#idleTimer);
     const { run } = this.#options;
     if (!isIdle(run(sync))) run(simpleQuery('rollback'));
   }
