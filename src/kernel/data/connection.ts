@@ -12,7 +12,10 @@ export interface ConnectionTarget {
   ports: readonly number[];
   /** A Unix socket, used instead of the hosts. */
   path?: string | undefined;
-  /** libpq's names: `require`, `prefer`, `allow`, `verify-ca`, `verify-full`; false or `disable` for none. */
+  /**
+   * libpq's names: `require`, `prefer`, `allow`, `verify-ca`, `verify-full`; false or `disable` for none. Any
+   * other value, such as `true`, means `verify-full`; an object has further options of the TLS connection.
+   */
   tls: string | boolean | object;
 }
 
@@ -61,7 +64,7 @@ async function startTls(
     socket.destroy();
     throw new Error('The database server does not offer TLS.');
   }
-  const mustVerify = typeof tls === 'object' || tls === true || String(tls).startsWith('verify');
+  const mustVerify = tls !== 'require' && tls !== 'prefer' && tls !== 'allow';
   const options: ConnectionOptions = {
     socket,
     rejectUnauthorized: mustVerify,
