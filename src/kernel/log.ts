@@ -66,8 +66,8 @@ const maximumDepth = 6;
 const maximumEntries = 200;
 // The search for secrets takes up to 140 ns a character, and a caller may control the text.
 const maximumTextLength = 16 * 1024;
-// The part of a longer text that is searched for secrets. Its end may be the beginning of a
-// secret, so it is never shown.
+// The part of a text that is searched for secrets. Where the text is longer, the end of this part may be
+// the beginning of a secret, so that end is never shown.
 const searchedTextLength = 4 * maximumTextLength;
 const hiddenEndLength = maximumTextLength;
 
@@ -206,7 +206,8 @@ const identity: Hide = (text) => text;
 /** The beginning of a long text, without secrets. */
 function shorten(text: string, redactor: Redactor): string {
   const redactedText = redactor.hide(text.slice(0, searchedTextLength));
-  const safeLength = Math.max(redactedText.length - hiddenEndLength, 0);
+  const isWhole = text.length <= searchedTextLength;
+  const safeLength = isWhole ? redactedText.length : Math.max(redactedText.length - hiddenEndLength, 0);
   return `${redactedText.slice(0, Math.min(maximumTextLength, safeLength))}… (${text.length} characters)`;
 }
 
