@@ -25,13 +25,15 @@ export async function readDatabaseFacts(
   const startedMs = systemClock.monotonicMs();
   const [clock] = await sql<{ at: Date }[]>`select clock_timestamp() as at`;
   const answeredMs = systemClock.monotonicMs() - startedMs;
+  // The database read its clock about halfway through the query.
+  const ourTimeMs = systemClock.now().getTime() - answeredMs / 2;
   const unsafeSettings = await readUnsafeSettings(sql);
   const [size] = await sql<{ bytes: bigint }[]>`select pg_database_size(current_database()) as bytes`;
   return {
     engine,
     version,
     unsafeSettings,
-    clockAheadMs: Math.round((clock?.at.getTime() ?? 0) - (systemClock.now().getTime() - answeredMs / 2)),
+    clockAheadMs: Math.round((clock?.at.getTime() ?? 0) - ourTimeMs),
     answeredMs: Math.round(answeredMs * 10) / 10,
     bytes: Number(size?.bytes ?? 0n),
     migrations: await readMigrationState(database, migrations),
