@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { createInterface } from 'node:readline';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { compactTables, type CompactedTable } from '../../../src/kernel/data/compact.ts';
@@ -320,6 +321,20 @@ describe('a first start', () => {
     await expect(open({ path: tornFolder, seed })).rejects.toThrow('unexpected end of file');
     expect(existsSync(join(tornFolder, 'pg'))).toBe(false);
     await open({ path: tornFolder });
+  });
+
+  it('with a seed whose file would be outside of the cluster fails', async () => {
+    // A tar header: the name, the size in octal, and the type of a file. The path begins like the folder
+    // `pg.new`, in which the cluster is created.
+    const header = Buffer.alloc(512);
+    header.write('../pg.new-outside', 0);
+    header.write('00000000001', 124);
+    header.write('0', 156);
+    const seed = join(folder, 'outside.tgz');
+    writeFileSync(seed, gzipSync(Buffer.concat([header, Buffer.alloc(512, 'x'), Buffer.alloc(1024)])));
+    const path = join(folder, 'with-outside');
+    await expect(open({ path, seed })).rejects.toThrow('a path outside of the cluster');
+    expect(existsSync(join(path, 'pg.new-outside'))).toBe(false);
   });
 });
 

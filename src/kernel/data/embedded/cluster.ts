@@ -16,6 +16,7 @@ import { createGunzip } from 'node:zlib';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
 import { isSingleExecutable, readBytes, openByteStream } from '../../assets.ts';
+import { isWithin } from '../../folder.ts';
 import { engineFile } from './engine.ts';
 import { rawProtocol } from './raw.ts';
 import { readTar } from './tar.ts';
@@ -184,7 +185,7 @@ async function unpackSeed(seed: string, folder: string): Promise<void> {
       }
       closeFile();
       const target = join(folder, part.name);
-      if (!target.startsWith(folder))
+      if (!isWithin(target, folder))
         throw new Error(`The seed ${seed} contains a path outside of the cluster: ${part.name}`);
       paths.push(target);
       if (part.kind === 'folder') mkdirSync(target, { recursive: true, mode: 0o700 });
