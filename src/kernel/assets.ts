@@ -5,6 +5,7 @@ import { createReadStream, existsSync, readFileSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import sea from 'node:sea';
+import { join, relative } from 'node:path';
 import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { Worker, type WorkerOptions } from 'node:worker_threads';
@@ -38,7 +39,7 @@ export async function listFiles(folder: string): Promise<string[]> {
     const entries = await readdir(folder, { recursive: true, withFileTypes: true });
     return entries
       .filter((entry) => entry.isFile())
-      .map((entry) => `${entry.parentPath}/${entry.name}`.slice(folder.replace(/\/+$/, '').length + 1))
+      .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
       .sort();
   }
   const names = assetNames().flatMap((name) =>
