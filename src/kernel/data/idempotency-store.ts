@@ -188,7 +188,7 @@ function createQuota(options: IdempotencyStoreOptions, { table }: Fragments) {
       // for each call.
       if (total * 16 < maxBytesPerCaller) return addedBytes.set(caller, total);
       addedBytes.delete(caller);
-      background.run('drop answers beyond a quota', () => dropBeyondQuota(caller));
+      background.run(`drop answers beyond the quota of ${caller}`, () => dropBeyondQuota(caller));
     },
   };
 }
