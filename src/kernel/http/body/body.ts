@@ -114,11 +114,17 @@ function tooSlow(deadlineMs: number): Problem {
   );
 }
 
+function incompleteBody(): Problem {
+  return new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.');
+}
+
 function collect(
   request: IncomingMessage,
   { maxBytes, deadlineMs, count }: BodyLimits & { count: CountBytes },
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
+    // The client may have disconnected before its request was authorized; then no further event follows.
+    if (request.destroyed && !request.complete) return reject(incompleteBody());
     const chunks: Buffer[] = [];
     let size = 0;
     const addChunk = (chunk: Buffer) => {
@@ -150,7 +156,7 @@ function collect(
     request.on('close', () => {
       if (request.complete) return;
       clearTimeout(timer);
-      reject(new Problem('bad_request', 'invalid_request', 'The body ended before it was complete.'));
+      reject(incompleteBody());
     });
   });
 }
