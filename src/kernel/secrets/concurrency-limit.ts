@@ -2,7 +2,7 @@
 // libuv pool, which file access and DNS need too.
 
 export interface ConcurrencySlot {
-  /** Resolves when the work may start, in the order of the calls. */
+  /** Resolves when the work may start, in the order of the calls; never after `release`. */
   start(): Promise<void>;
   /** Frees the slot, whether or not the work started; a second call has no effect. */
   release(): void;
@@ -25,14 +25,14 @@ export function createConcurrencyLimit({
 }): ConcurrencyLimit {
   let slots = 0;
   let activeCount = 0;
-  const queue: (() => void)[] = [];
+  /** Each starts one work; false if its slot was released while it waited. */
+  const queue: (() => boolean)[] = [];
 
   function startWaiting(): void {
     while (activeCount < running) {
       const next = queue.shift();
       if (!next) return;
-      activeCount += 1;
-      next();
+      if (next()) activeCount += 1;
     }
   }
 
@@ -46,8 +46,10 @@ export function createConcurrencyLimit({
         start: () =>
           new Promise<void>((resolve) => {
             queue.push(() => {
+              if (isReleased) return false;
               isActive = true;
               resolve();
+              return true;
             });
             startWaiting();
           }),
