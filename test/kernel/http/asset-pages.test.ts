@@ -75,7 +75,7 @@ describe('a page', () => {
     expect(body.length).toBe(4_000);
   });
 
-  test.each(['', 'identity', 'gzip;q=0', 'deflate'])(
+  test.each(['', 'identity', 'gzip;q=0', 'deflate', 'br;q=0, gzip;q=0, *'])(
     'is sent as it is for accept-encoding "%s"',
     async (encoding) => {
       const { headers, body } = await get('/docs/long.html', { 'accept-encoding': encoding });

@@ -178,7 +178,14 @@ function preferredEncoding(header: string | string[] = ''): Encoding | undefined
   return (['br', 'gzip'] as const).find((encoding) => accepts(String(header), encoding));
 }
 
+/** `*` stands for the encodings that the header does not name. */
 function accepts(header: string, encoding: Encoding): boolean {
-  const pattern = new RegExp(`^\\s*(?:${encoding}|\\*)\\s*(?:;\\s*q=(?!0(?:\\.0*)?\\s*$).*)?$`, 'i');
-  return header.split(',').some((entry) => pattern.test(entry));
+  const entries = header.split(',').map((entry) =>
+    entry
+      .trim()
+      .toLowerCase()
+      .split(/\s*;\s*/),
+  );
+  const entry = entries.find(([name]) => name === encoding) ?? entries.find(([name]) => name === '*');
+  return entry !== undefined && !/^q=0(?:\.0*)?$/.test(entry[1] ?? '');
 }
