@@ -134,13 +134,15 @@ describe('an address without a page', () => {
     ]);
   });
 
-  test.each([
-    '/docs/.hidden',
-    '/docs/../outside.html',
-    '/docs/%2e%2e/outside.html',
-    '/docs//etc/passwd',
-    '/docs/guides/.',
-  ])('serves no file outside the folder and no hidden file: %s', async (path) => {
-    expect((await get(path)).status).toBe(404);
+  test.each(['/docs/.hidden', '/docs/../outside.html', '/docs/%2e%2e/outside.html', '/docs//etc/passwd'])(
+    'serves no file outside the folder and no hidden file: %s',
+    async (path) => {
+      expect((await get(path)).status).toBe(404);
+    },
+  );
+
+  // The path exists on the disk, so reading it as a file would fail and be a 500.
+  test('is 404 for a dot that names a folder', async () => {
+    expect((await get('/docs/guides/.')).status).toBe(404);
   });
 });
