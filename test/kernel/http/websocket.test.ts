@@ -94,6 +94,16 @@ async function* endlessCall(signal: AbortSignal): AsyncGenerator<{ data: unknown
   await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 }
 
+/** An endless call, and a promise that resolves when its signal is aborted. */
+function watchCall(): { dispatch: Dispatch; abortion: Promise<void> } {
+  const { promise: abortion, resolve } = Promise.withResolvers<void>();
+  async function* dispatch(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
+    signal.addEventListener('abort', () => resolve(), { once: true });
+    yield* endlessCall(signal);
+  }
+  return { dispatch, abortion };
+}
+
 async function* shortCall(): AsyncGenerator<{ data: unknown }> {
   yield { data: { type: 'done' } };
 }
@@ -133,7 +143,7 @@ describe('a socket', () => {
     expect(await closeCode).toBe(1008);
   });
 
-  test('is counted once when its client leaves during the handshake', async () => {
+  test('is not counted when its client leaves during the handshake', async () => {
     let leavesDuringHandshake = false;
     const { port, sockets } = await start(endlessCall, { perCaller: 2 }, ({ socket }) => {
       if (leavesDuringHandshake) socket.destroy();
@@ -142,6 +152,7 @@ describe('a socket', () => {
     leavesDuringHandshake = true;
     expect(await shakeHands(port)).toBe('');
     leavesDuringHandshake = false;
+    // The second of two sockets opens, so the client that left is not counted; the third is beyond the limit.
     const secondSocket = await open(port);
     expect(await shakeHands(port)).toContain(' 429 ');
     sockets.close(0);
@@ -156,12 +167,8 @@ describe('a socket', () => {
   });
 
   test('is disconnected when it answers no ping', async () => {
-    const abort = Promise.withResolvers<void>();
-    async function* watchedCall(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
-      signal.addEventListener('abort', () => abort.resolve(), { once: true });
-      yield* endlessCall(signal);
-    }
-    const { port } = await start(watchedCall, { heartbeatMs: 20 });
+    const { dispatch, abortion } = watchCall();
+    const { port } = await start(dispatch, { heartbeatMs: 20 });
     const socket = connect(port, '127.0.0.1');
     const disconnection = new Promise((resolve) => socket.once('close', resolve));
     socket.write(handshake);
@@ -170,15 +177,17 @@ describe('a socket', () => {
     socket.write(Buffer.from([0x81, 0x82, 0, 0, 0, 0, 0x7b, 0x7d]));
     socket.resume();
     await disconnection;
-    await expect(abort.promise).resolves.toBeUndefined();
+    await expect(abortion).resolves.toBeUndefined();
   });
 
-  test('ends its call when the server stops', async () => {
-    const { port, sockets } = await start(endlessCall, {});
+  test('is closed and its call aborted when the server stops', async () => {
+    const { dispatch, abortion } = watchCall();
+    const { port, sockets } = await start(dispatch, {});
     const { socket, messages, closeCode } = await open(port);
     socket.send('{}');
     await expect.poll(() => messages.length).toBe(1);
     sockets.close(0);
+    await expect(abortion).resolves.toBeUndefined();
     expect(await closeCode).toBe(1001);
   });
 });
