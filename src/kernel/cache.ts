@@ -16,7 +16,7 @@ export interface LruCache<Key, Value> {
 }
 
 export interface LruCacheOptions<Key, Value> {
-  /** Limit for the sum of all weights. An entry that alone exceeds it is evicted at once. */
+  /** Limit for the sum of all weights. An entry that alone exceeds it is evicted at once, and no other. */
   capacity: number;
   /** Called for each evicted entry, but not for `delete` and `clear`. */
   onEvict?(key: Key, value: Value): void;
@@ -53,6 +53,8 @@ export function createLruCache<Key, Value>({
     peek: (key) => values.get(key),
     set(key, value, weight = 1) {
       remove(key);
+      // Otherwise it would evict all others before it is evicted itself.
+      if (weight > capacity) return onEvict?.(key, value);
       values.set(key, value);
       newestKey = key;
       if (weight !== 1) weights.set(key, weight);
@@ -62,6 +64,7 @@ export function createLruCache<Key, Value>({
         remove(oldest);
         onEvict?.(oldest, evicted);
       }
+      return undefined;
     },
     delete: remove,
     clear() {

@@ -38,11 +38,12 @@ describe('createLruCache', () => {
     expect(cache.weight()).toBe(3);
   });
 
-  it('does not keep an entry above the capacity', () => {
+  it('evicts only the entry that exceeds the capacity', () => {
     const cache = createLruCache<string, string>({ capacity: 10 });
-    cache.set('a', 'huge', 11);
-    expect(cache.get('a')).toBeUndefined();
-    expect(cache.weight()).toBe(0);
+    cache.set('a', 'small', 4);
+    cache.set('b', 'huge', 11);
+    expect([...cache.entries()]).toEqual([['a', 'small']]);
+    expect(cache.weight()).toBe(4);
   });
 
   it('reports an eviction and not a removal', () => {
