@@ -9,24 +9,25 @@ export interface RecentLines {
   read(after: number): { lines: string[]; next: number };
 }
 
-// The line of a request has 400 bytes on average, so only long errors reach the limit of bytes.
+// The line of a request has 400 bytes on average, so only long errors reach the limit of
+// characters. V8 stores a line with one byte a character, or with two if it has characters beyond Latin-1.
 const defaultMaxLines = 5_000;
-const defaultMaxBytes = 4 * 2 ** 20;
+const defaultMaxCharacters = 4 * 2 ** 20;
 
 /** The oldest lines are dropped beyond either limit. */
 export function createRecentLines({
   maxLines = defaultMaxLines,
-  maxBytes = defaultMaxBytes,
-}: { maxLines?: number; maxBytes?: number } = {}): RecentLines {
+  maxCharacters = defaultMaxCharacters,
+}: { maxLines?: number; maxCharacters?: number } = {}): RecentLines {
   const lines: string[] = [];
   // Dropped lines stay in the array as empty strings until there are `maxLines` of them: removing each
   // at once would move all other lines.
   let firstIndex = 0;
   let droppedBefore = 0;
-  let bytes = 0;
+  let characters = 0;
 
   function drop(): void {
-    bytes -= lines[firstIndex]?.length ?? 0;
+    characters -= lines[firstIndex]?.length ?? 0;
     lines[firstIndex] = '';
     firstIndex += 1;
     if (firstIndex < maxLines) return;
@@ -38,8 +39,11 @@ export function createRecentLines({
   return {
     add(line) {
       lines.push(line);
-      bytes += line.length;
-      while (lines.length - firstIndex > maxLines || (bytes > maxBytes && lines.length - firstIndex > 1))
+      characters += line.length;
+      while (
+        lines.length - firstIndex > maxLines ||
+        (characters > maxCharacters && lines.length - firstIndex > 1)
+      )
         drop();
     },
     read(after) {

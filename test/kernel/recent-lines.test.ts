@@ -1,4 +1,4 @@
-// The last log lines in memory: positions, and the bounds on number and bytes.
+// The last log lines in memory: positions, and the bounds on number and length.
 import { describe, expect, test } from 'vitest';
 import { createRecentLines } from '../../src/kernel/recent-lines.ts';
 
@@ -26,13 +26,13 @@ describe('createRecentLines', () => {
     expect(recentLines.read(18).lines).toEqual(['line 18', 'line 19']);
   });
 
-  test('drops old lines beyond its bytes but never the last line', () => {
-    const recentLines = createRecentLines({ maxBytes: 10 });
+  test('drops old lines beyond its characters but never the last line', () => {
+    const recentLines = createRecentLines({ maxCharacters: 10 });
     recentLines.add('12345');
     recentLines.add('67890');
     recentLines.add('x');
     expect(recentLines.read(0).lines).toEqual(['67890', 'x']);
-    recentLines.add('a line that is longer than all bytes');
-    expect(recentLines.read(0).lines).toEqual(['a line that is longer than all bytes']);
+    recentLines.add('a line that is longer than the maximum');
+    expect(recentLines.read(0).lines).toEqual(['a line that is longer than the maximum']);
   });
 });
