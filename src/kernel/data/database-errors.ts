@@ -3,7 +3,8 @@ import { Problem } from '../problem.ts';
 import { UnresponsiveServerError } from './connection.ts';
 
 // SQLSTATE classes and codes of transient failures: connection errors, exhausted resources,
-// shutdown or startup, a statement or lock timeout, a deadlock, a read-only replica.
+// shutdown or startup, a statement or lock timeout, a transaction that was idle for too long, a
+// deadlock, a read-only replica.
 const transientClasses = ['08', '53', '57', '58'];
 const transientCodes = new Set(['25006', '25P03', '40P01', '55P03']);
 // While a restore replaces the tables: an unknown table, schema, function or type.

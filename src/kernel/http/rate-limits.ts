@@ -16,7 +16,7 @@ export interface RateLimitResult {
   isAllowed: boolean;
   /** Remaining requests. */
   remaining: number;
-  /** Seconds until another request is allowed. */
+  /** Seconds until the bucket has one request more. If it is empty, until a request is allowed again. */
   waitSeconds: number;
 }
 

@@ -74,7 +74,7 @@ export async function withSpan<T>(
   }
 }
 
-/** The stable name of an error: a Problem's code, else the error's class. */
+/** The stable name of an error: its `code`, such as a Problem's or a system error's, else its class. */
 export function codeOf(error: unknown): string {
   if (error instanceof Error)
     return 'code' in error && typeof error.code === 'string' ? error.code : error.name;

@@ -128,7 +128,7 @@ interface IdleVacuumOptions {
   port: MessagePort;
   receive(message: ToWorker): void;
   query(statement: string, isInterrupted: () => boolean): Uint8Array;
-  /** Whether no transaction is open. */
+  /** Whether no transaction is open and no dump is being made. */
   isFree(): boolean;
   everyMs: number;
 }
