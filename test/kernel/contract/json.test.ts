@@ -23,6 +23,7 @@ describe('parseJson', () => {
     ['arrays', list(() => '[]', 100_000), '100000 objects, arrays, names and strings'],
     ['strings', list(() => '""', 100_000), '100000 objects, arrays, names and strings'],
     ['names', list((index) => `{"k${index}":0}`, 50_000), '100000 objects, arrays, names and strings'],
+    // The scan counts the commas, one fewer than the numbers.
     ['numbers', list(String, 500_002), '500000 values'],
     ['members in one object', `{"a":${object(10_001)}}`, '10000 members in one object'],
     [
@@ -39,8 +40,10 @@ describe('parseJson', () => {
   });
 
   test.each([
+    // Each message has ten parts (three brackets, five names, two texts) and the list is one more, so one
+    // message more would exceed 100,000.
     [
-      '10,000 messages with typed parts',
+      '9,999 messages with typed parts',
       list((index) => `{"role":"user","content":[{"type":"text","text":"${index}"}]}`, 9_999),
     ],
     ['300,000 tokens', `{"input":[${list(String, 150_000)},${list(String, 150_000)}]}`],

@@ -42,6 +42,7 @@ describe('a vacuum of the embedded database', () => {
 
   it('doubles the pause after each interruption of a table', () => {
     const { advance } = startVacuum({ refuses: (statement) => statement.startsWith('vacuum') });
+    // The pauses are 60, 120 and 240 seconds.
     expect(advance(everyMs)).toHaveLength(1);
     expect(advance(60_000)).toHaveLength(1);
     expect(advance(60_000)).toHaveLength(0);
