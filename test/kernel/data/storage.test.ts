@@ -1,4 +1,5 @@
 // Storage in a folder.
+import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -64,9 +65,10 @@ describe('directoryStorage', () => {
     }
   });
 
-  it('keeps no file open for an unread content', async () => {
+  const openFilesFolder = '/proc/self/fd';
+  it.runIf(existsSync(openFilesFolder))('keeps no file open for an unread content', async () => {
     await storage.put('med_1', Buffer.alloc(300_000));
-    const openFiles = async () => (await readdir('/proc/self/fd').catch(() => [])).length;
+    const openFiles = async () => (await readdir(openFilesFolder)).length;
     const filesBefore = await openFiles();
     for (let count = 0; count < 50; count += 1) {
       await storage.open('med_1');
