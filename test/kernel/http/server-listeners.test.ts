@@ -91,8 +91,8 @@ describe('close', () => {
     expect(answer).toMatch(/connection: keep-alive/i);
     const idleSocket = await openSocket(world.port);
     const closePromise = world.server.close({ lingerMs: 1_000 });
-    // A connection that never sent a request closes at the end of the grace period.
-    await until(() => idleSocket.closed, 'the end of the grace period');
+    // A connection that never sent a request closes once the server stops lingering.
+    await until(() => idleSocket.closed, 'the end of lingering');
     gate.resolve();
     await until(() => answer.endsWith('0\r\n\r\n'), 'the end of the stream');
     answer = '';
@@ -115,7 +115,7 @@ describe('close', () => {
     await expect(fetch(`${world.url}/health`)).rejects.toThrow('fetch failed');
   });
 
-  test('closes an idle connection after the grace period', async () => {
+  test('closes a connection without a request once it stops lingering', async () => {
     world = await startWorld();
     const socket = await openSocket(world.port);
     await world.server.close({ lingerMs: 100 });
