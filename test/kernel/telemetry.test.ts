@@ -11,7 +11,7 @@ import {
   type TelemetrySettings,
 } from '../../src/kernel/telemetry/telemetry.ts';
 import { withSpan } from '../../src/kernel/telemetry/traces.ts';
-import { startCollector, type Collector } from '../support/collector.ts';
+import { startCollector, spanKinds, type Collector } from '../support/collector.ts';
 import { quickest } from '../support/quickest.ts';
 import { startWorld, type World, type WorldOptions } from './world.ts';
 import { until } from '../support/until.ts';
@@ -317,10 +317,10 @@ describe('traces', () => {
     expect((await sendPrompt(`${world.url}/v1/ai/text`)).status).toBe(200);
     const client = await collector.waitFor(({ name }) => name === 'chat acme/large');
     const server = await collector.waitFor(({ spanId }) => spanId === client.parentSpanId);
-    expect(client).toMatchObject({ kind: 3, traceId: callerTraceId, failed: false });
+    expect(client).toMatchObject({ kind: spanKinds.client, traceId: callerTraceId, failed: false });
     expect(server).toMatchObject({
       name: 'ai.generateText',
-      kind: 2,
+      kind: spanKinds.server,
       parentSpanId: callerSpanId,
       attributes: {
         'http.request.method': 'POST',

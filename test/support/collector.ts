@@ -2,6 +2,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { closeServer, listen, readBody } from './local-server.ts';
 
+/** The kinds of spans by their numbers in OTLP. */
+export const spanKinds = { internal: 1, server: 2, client: 3 };
+/** The status code in OTLP that marks a failure. */
+const errorStatus = 2;
+
 export interface CollectedSpan {
   name: string;
   traceId: string;
@@ -9,6 +14,7 @@ export interface CollectedSpan {
   parentSpanId: string;
   /** Ids of the linked spans. */
   links: { traceId: string; spanId: string }[];
+  /** One of `spanKinds`. */
   kind: number;
   failed: boolean;
   durationMs: number;
@@ -106,7 +112,7 @@ function spansIn(body: string): CollectedSpan[] {
         parentSpanId: span.parentSpanId ?? '',
         links: (span.links ?? []).map(({ traceId, spanId }) => ({ traceId, spanId })),
         kind: span.kind,
-        failed: span.status?.code === 2,
+        failed: span.status?.code === errorStatus,
         durationMs: Number(BigInt(span.endTimeUnixNano) - BigInt(span.startTimeUnixNano)) / 1e6,
         attributes: plainAttributes(span.attributes),
         resource: plainAttributes(resource?.attributes),
