@@ -1,6 +1,7 @@
 // The scripted provider's Converse format of Amazon Bedrock, with frames of AWS's event stream encoding:
-// shapes from the types and tests of `@ai-sdk/amazon-bedrock`. The scripts are those of provider-formats.ts,
-// and `redacted`, `damaged` and `long-frame`.
+// shapes from the types and tests of `@ai-sdk/amazon-bedrock`. The scripts have the names of
+// provider-formats.ts; further ones are `redacted`, `limit`, `filtered`, `no-usage`, `damaged` (a wrong
+// checksum), and `anthropic.claude:0`, an answer like `ok` from a model whose name has a colon.
 import { crc32 } from 'node:zlib';
 
 /** The script of a call without its parameters, and the parsed request. */

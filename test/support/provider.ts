@@ -446,7 +446,7 @@ const scripts: Record<string, Script> = {
     await scene.sleep(Number(scene.parameters.get('ms') ?? 600_000));
     if (!scene.response.destroyed) await scripts.images?.(scene);
   },
-  // images-later?calls=1: leaves the first `calls` calls without an answer.
+  // images-later?calls=1: leaves the first `calls` calls of the provider, of any script, without an answer.
   'images-later': (scene) =>
     scene.call.id <= Number(scene.parameters.get('calls') ?? 1)
       ? scene.sleep(600_000)
