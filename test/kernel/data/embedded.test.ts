@@ -332,9 +332,9 @@ describe('a first start', () => {
     header.write('0', 156);
     const seed = join(folder, 'outside.tgz');
     writeFileSync(seed, gzipSync(Buffer.concat([header, Buffer.alloc(512, 'x'), Buffer.alloc(1024)])));
-    const path = join(folder, 'with-outside');
-    await expect(open({ path, seed })).rejects.toThrow('a path outside of the cluster');
-    expect(existsSync(join(path, 'pg.new-outside'))).toBe(false);
+    const outsidePath = join(folder, 'with-outside');
+    await expect(open({ path: outsidePath, seed })).rejects.toThrow('a path outside of the cluster');
+    expect(existsSync(join(outsidePath, 'pg.new-outside'))).toBe(false);
   });
 });
 
