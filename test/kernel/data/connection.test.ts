@@ -44,6 +44,7 @@ describe('the certificate of a database server', () => {
   it.each(['require', 'prefer', 'allow'])('is not verified with ssl=%s', async (tls) => {
     const target = { hosts: ['127.0.0.1'], ports: [await startTlsServer()], tls };
     const stream = await openConnection(target, 5_000);
+    expect(stream).toBeInstanceOf(TLSSocket);
     stream.destroy();
   });
 });
