@@ -1,8 +1,11 @@
 // The events of a running response: their log, and a stream that repeated requests join.
 import { describe, expect, test } from 'vitest';
+import { createBackgroundResponses } from '../../../src/gateway/ai/responses/background.ts';
 import { joinStream } from '../../../src/gateway/ai/responses/joined-streams.ts';
+import type { ResponsePlan } from '../../../src/gateway/ai/responses/plan.ts';
 import { createEventLog } from '../../../src/gateway/ai/responses/runs/event-log.ts';
 import { createResponseRuns } from '../../../src/gateway/ai/responses/runs/runs.ts';
+import type { StoredResponses } from '../../../src/gateway/ai/responses/stored/stored-responses.ts';
 import { rememberNothing } from '../../../src/kernel/data/idempotency.ts';
 import { silentLog } from '../../support/databases.ts';
 
@@ -58,6 +61,36 @@ describe('createEventLog', () => {
   });
 });
 
+type StreamOptions = Parameters<typeof joinStream>[0];
+
+/** Options of a stream that emits two events, whose row is kept nowhere. */
+function streamOptions(runs: StreamOptions['runs'], changes: Partial<StreamOptions>): StreamOptions {
+  async function* numbers() {
+    yield* [{ data: 1 }, { data: 2 }];
+  }
+  return {
+    runs,
+    storedResponses: {
+      begin: () => Promise.resolve(),
+      find: () => Promise.reject(new Error('No stream is read again.')),
+      remove: () => Promise.resolve(),
+    },
+    background: { keepLease: () => () => {} },
+    log: silentLog,
+    owner: { kind: 'user', id: 'usr_1' },
+    response: {},
+    remember: rememberNothing,
+    signal: new AbortController().signal,
+    graceMs: 60_000,
+    afterSequence: -1,
+    async answer(_detached, beforeSend) {
+      await beforeSend();
+      return { status: 200, headers: {}, events: numbers() };
+    },
+    ...changes,
+  };
+}
+
 describe('a stream with an Idempotency-Key', () => {
   test('is complete when it is aborted while its row is deleted', async () => {
     const runs = createResponseRuns({ log: silentLog });
@@ -71,28 +104,50 @@ describe('a stream with an Idempotency-Key', () => {
         runs.find(responseId)?.abort();
       },
     };
-    async function* numbers() {
-      yield* [{ data: 1 }, { data: 2 }];
-    }
-    const reply = await joinStream({
-      runs,
-      storedResponses,
-      background: { keepLease: () => () => {} },
-      log: silentLog,
-      owner: { kind: 'user', id: 'usr_1' },
-      response: {},
-      remember: rememberNothing,
-      signal: new AbortController().signal,
-      graceMs: 60_000,
-      afterSequence: -1,
-      async answer(_detached, beforeSend) {
-        await beforeSend();
-        return { status: 200, headers: {}, events: numbers() };
-      },
-    });
+    const reply = await joinStream(streamOptions(runs, { storedResponses }));
     const events = 'events' in reply ? await collect(reply.events) : [];
     expect(events).toMatchObject([{ data: 1 }, { data: 2 }]);
     expect(deletedRow).toMatch(/^run_/);
     await runs.close();
+  });
+
+  test('is aborted without a reader when its client left before the start', async () => {
+    const runs = createResponseRuns({ log: silentLog });
+    const reply = joinStream(
+      streamOptions(runs, {
+        signal: AbortSignal.abort(),
+        graceMs: 1,
+        answer: ({ signal }) =>
+          new Promise((_resolve, reject) =>
+            signal.addEventListener('abort', () => reject(new Error('aborted')), { once: true }),
+          ),
+      }),
+    );
+    await expect(reply).rejects.toThrow('aborted');
+    await runs.close();
+  });
+});
+
+describe('createBackgroundResponses', () => {
+  test('starts no response whose client left before the start', async () => {
+    const runs = createResponseRuns({ log: silentLog });
+    const background = createBackgroundResponses({
+      runs,
+      storedResponses: {} as StoredResponses,
+      log: silentLog,
+    });
+    const response = background.start({
+      plan: { responseId: 'resp_1', owner: { kind: 'user', id: 'usr_1' } } as ResponsePlan,
+      response: {},
+      remember: rememberNothing,
+      signal: AbortSignal.abort(),
+      answer: ({ signal }) =>
+        new Promise((_resolve, reject) => {
+          if (signal.aborted) reject(new Error('aborted'));
+          else signal.addEventListener('abort', () => reject(new Error('aborted')), { once: true });
+        }),
+    });
+    await expect(response).rejects.toThrow('aborted');
+    await background.close();
   });
 });

@@ -176,7 +176,8 @@ async function startBackground(
   const abortUnlessStarted = (): void => {
     if (!isStarted) run.abort();
   };
-  signal.addEventListener('abort', abortUnlessStarted, { once: true });
+  if (signal.aborted) abortUnlessStarted();
+  else signal.addEventListener('abort', abortUnlessStarted, { once: true });
   try {
     await start.promise;
   } finally {

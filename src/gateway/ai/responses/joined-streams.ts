@@ -64,7 +64,8 @@ async function joinRun(run: Run, { signal, afterSequence }: JoinedStreamOptions)
     // only this reader.
     if (signal.reason instanceof Problem) run.abort(signal.reason);
   };
-  signal.addEventListener('abort', leave, { once: true });
+  if (signal.aborted) leave();
+  else signal.addEventListener('abort', leave, { once: true });
   try {
     const { isEvents, ...head } = (await run.head) as ReplyHead & { isEvents: boolean };
     return { ...head, [isEvents ? 'events' : 'content']: reader } as unknown as JoinableReply;
