@@ -128,6 +128,36 @@ describe('a stream with an Idempotency-Key', () => {
   });
 });
 
+describe('the log of a stream with an Idempotency-Key', () => {
+  test('counts the bytes of its events in UTF-8', async () => {
+    const runs = createResponseRuns({ log: silentLog });
+    async function* longEvents() {
+      yield { data: 'a'.repeat(1_000) };
+      yield { data: '\u20ac'.repeat(1_000) };
+    }
+    const sizes: number[] = [];
+    let runId = '';
+    const reply = await joinStream(
+      streamOptions(runs, {
+        storedResponses: {
+          begin: async ({ responseId }) => void (runId = responseId),
+          find: () => Promise.reject(new Error('No stream is read again.')),
+          remove: () => Promise.resolve(),
+        },
+        async answer(_detached, beforeSend) {
+          await beforeSend();
+          return { status: 200, headers: {}, events: longEvents() };
+        },
+      }),
+    );
+    for await (const _event of 'events' in reply ? reply.events : [])
+      sizes.push(runs.find(runId)?.log.bytes ?? 0);
+    // The euro sign has three bytes. The rest is the quotes and the estimate for two entries.
+    expect(sizes.at(-1)).toBeGreaterThanOrEqual(4_000);
+    await runs.close();
+  });
+});
+
 describe('createBackgroundResponses', () => {
   test('starts no response whose client left before the start', async () => {
     const runs = createResponseRuns({ log: silentLog });

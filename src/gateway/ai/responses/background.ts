@@ -249,7 +249,7 @@ class Recorder {
       id: String(sequence),
       data: numberedEvent as unknown as ResponseEvent,
     };
-    this.#run.log.append({ sequence, item, bytes: JSON.stringify(numberedEvent).length });
+    this.#run.log.append({ sequence, item, bytes: Buffer.byteLength(JSON.stringify(numberedEvent)) });
   }
 
   /** Sends the final event even if the database write fails: the answer is already charged. */

@@ -179,7 +179,7 @@ async function recordEvents(run: Run, events: AsyncIterable<SseEvent<unknown>>):
   let sequence = 0;
   for await (const event of events) {
     const item = { ...event, id: String(sequence) };
-    run.log.append({ sequence, item, bytes: JSON.stringify(event.data).length });
+    run.log.append({ sequence, item, bytes: Buffer.byteLength(JSON.stringify(event.data)) });
     sequence += 1;
   }
 }

@@ -101,7 +101,7 @@ class ResponseConversation implements SocketConversation {
   /** Does not store a conversation beyond the limits; its client must send the whole input again. */
   #store(responseId: string, items: JsonRecord[]): void {
     this.#forget();
-    const bytes = JSON.stringify(items).length;
+    const bytes = Buffer.byteLength(JSON.stringify(items));
     if (bytes > maxConversationBytes || this.#memory.totalBytes + bytes > maxTotalBytes) return;
     this.#memory.totalBytes += bytes;
     this.#lastResponse = { responseId, items, bytes };
