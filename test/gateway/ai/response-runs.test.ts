@@ -156,6 +156,30 @@ describe('the log of a stream with an Idempotency-Key', () => {
     expect(sizes.at(-1)).toBeGreaterThanOrEqual(4_000);
     await runs.close();
   });
+
+  test('numbers bytes by the sequence of the provider, not by a nested member of that name', async () => {
+    const runs = createResponseRuns({ log: silentLog });
+    const nested = {
+      type: 'response.created',
+      response: { tools: [{ examples: [{ sequence_number: 90 }] }] },
+    };
+    const frames = [
+      { ...nested, sequence_number: 0 },
+      { type: 'response.completed', sequence_number: 1 },
+    ].map((event) => `data: ${JSON.stringify(event)}\n\n`);
+    const reply = await joinStream(
+      streamOptions(runs, {
+        afterSequence: 0,
+        async answer(_detached, beforeSend) {
+          await beforeSend();
+          return { status: 200, headers: {}, content: Buffer.from(frames.join('')) };
+        },
+      }),
+    );
+    const content = 'content' in reply ? await collect(reply.content as AsyncIterable<Buffer>) : [];
+    expect(Buffer.concat(content).toString()).toBe(frames[1]);
+    await runs.close();
+  });
 });
 
 describe('createBackgroundResponses', () => {

@@ -1,7 +1,7 @@
 // Streams with an Idempotency-Key: the call keeps running for a while when its client disconnects, and a
 // repeated request with the same key joins it. Passed-through bytes are replayed unchanged.
 import { notReplayable, type Remember, rememberNothing } from '../../../kernel/data/idempotency.ts';
-import { readFrames } from '../../../kernel/http/reply-events.ts';
+import { eventOf, readFrames } from '../../../kernel/http/reply-events.ts';
 import { id } from '../../../kernel/ids.ts';
 import type { SseEvent } from '../../../kernel/contract/operation.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -197,6 +197,6 @@ async function recordFrames(run: Run, content: Uint8Array | AsyncIterable<Uint8A
 
 /** The sequence number that the provider has written into the event. */
 function providerSequence(frame: string): number | undefined {
-  const sequence = /"sequence_number":\s*(\d{1,15})[,}\s]/.exec(frame)?.[1];
-  return sequence === undefined ? undefined : Number(sequence);
+  const sequence = eventOf(frame)?.['sequence_number'];
+  return Number.isSafeInteger(sequence) ? (sequence as number) : undefined;
 }
