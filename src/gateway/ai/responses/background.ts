@@ -40,8 +40,8 @@ export interface BackgroundResponses {
   /** Cancels the response and waits until it has ended; false when it does not run in this process. */
   cancel(responseId: string): Promise<boolean>;
   /**
-   * Renews the lease of a stored response that runs in this process, until the returned function is
-   * called.
+   * Renews the lease of a row that `start` has not stored, until the returned function is called: the row of a
+   * stream with an Idempotency-Key. `start` renews the leases of background responses itself.
    */
   keepLease(responseId: string): () => void;
   /** Ends all responses as failed. */
@@ -183,6 +183,8 @@ async function startBackground(
   } finally {
     signal.removeEventListener('abort', abortUnlessStarted);
   }
+  // OpenAI answers a new background response as `queued`, and so does this reply. The call already runs, so
+  // the row, which every later read returns, says `in_progress`.
   return { response: { ...response, status: 'queued' }, events: () => run.log.read(-1) };
 }
 
