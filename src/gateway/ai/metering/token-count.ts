@@ -148,7 +148,7 @@ export function hubClaim({ inputTokens: input, outputTokens: output, raw }: Usag
         input:
           input.noCache === undefined
             ? Math.max(count(input.total) - cachedTokens - writeTokens, 0)
-            : Math.max(count(input.noCache), 0),
+            : count(input.noCache),
         cachedInput: compactionUsages.reduce(
           (total, usage) => total + count(usage['cache_read_input_tokens']),
           cachedTokens,

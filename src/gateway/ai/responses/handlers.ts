@@ -96,8 +96,8 @@ async function createResponse(context: ResponsesContext, call: ResponseCall): Pr
   const { body, remember } = call;
   refuseConversation(body);
   if (body.background === true) return createInBackground(context, call);
-  const hasIdempotencyKey = remember.started !== undefined || call.headers['idempotency-key'] !== undefined;
-  if (body.stream !== true || !hasIdempotencyKey) return answerCall(context, call, {});
+  if (body.stream !== true || call.headers['idempotency-key'] === undefined)
+    return answerCall(context, call, {});
   const { runs, storedResponses, background, clock, rejoinMs: graceMs } = context;
   const nowSeconds = () => unixSeconds(clock.now());
   return joinStream({
