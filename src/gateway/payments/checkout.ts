@@ -69,6 +69,7 @@ export function createCheckoutHandler({ store, methods, bureaus, log }: Checkout
   };
 }
 
+// Concurrent checkouts count before they insert, so a user can exceed the limit by a few.
 async function refuseTooManyPending(store: PaymentsStore, userId: string): Promise<void> {
   if ((await store.countPending(userId)) < maxPendingPayments) return;
   throw new Problem(

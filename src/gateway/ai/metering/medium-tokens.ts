@@ -165,6 +165,7 @@ const zip = Buffer.from('PK\x03\x04', 'latin1');
 function fileTokens(content: Buffer, mediaType: string | undefined, budget: PdfBudget): MediumTokens {
   const bytes = content.length;
   if (content.subarray(0, zip.length).equals(zip)) return unknownMedium;
+  // The name may be anywhere: to count the pages of a file that is no PDF can only raise the bound.
   const isPdfFile = mediaType === 'application/pdf' || content.includes('%PDF');
   const pages = isPdfFile ? countPdfPages(content, budget) : { most: 1, usual: 1 };
   return {

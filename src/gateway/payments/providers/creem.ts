@@ -272,6 +272,7 @@ function readEvent(event: JsonRecord, object: JsonRecord): ProviderEvent | null 
     provider: 'creem',
     eventId: readText(event['id']) ?? '',
     type,
+    // When the time is missing, the fact is null, and this placeholder is not used.
     at: time ?? new Date(0),
     isLive: object['mode'] === 'prod',
     checkoutId: isCheckout ? readText(object['id']) : readId(object['checkout']),
