@@ -115,7 +115,12 @@ export function expectedOf(
         : expectedOf(operation, 'user');
     case 'machine with unknown scopes':
       return isOpen ? 'admitted' : { status: 403, code: 'forbidden_for_identity' };
-    default:
+    // Credentials that are malformed, no longer valid, or those of an agent.
+    case 'garbage':
+    case 'malformed':
+    case 'expired':
+    case 'revoked':
+    case 'agent':
       return { status: 401, code: 'invalid_token' };
   }
 }

@@ -67,6 +67,7 @@ describe('the links of the contract', () => {
       expect(members).toEqual(expect.arrayContaining(Object.keys(link.requestBody ?? {})));
       for (const expression of Object.values({ ...link.parameters, ...link.requestBody })) {
         const [, member] = /^\$response\.body#\/(\w+)$/.exec(String(expression)) ?? [];
+        // A link may also send the literal true, as `cancel` does for a video.
         if (expression !== true) expect(answer[member ?? ''], String(expression)).toEqual(expect.any(String));
       }
     },

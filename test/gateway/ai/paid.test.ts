@@ -334,7 +334,8 @@ describe('the price of speech and recognition', () => {
   });
 
   test('counts the prompt of a recognition', async () => {
-    // 1,500 characters are 10 seconds, and 16,000 bytes of audio are one.
+    // 1,500 characters count as 10 seconds (promptCharactersPerSecond in handlers/audio.ts), and 16,000 bytes of
+    // audio are one second.
     const prompt = 'word '.repeat(300);
     expect(await costOfAnswer(() => recognize('acme/listener', wavFile(16_000), { prompt }))).toBe(1_100);
   });
@@ -353,6 +354,7 @@ describe('the price of speech and recognition', () => {
   });
 
   test('counts the seconds that the provider reports', async () => {
+    // The scripted provider reports 2 seconds.
     expect(await costOfAnswer(() => recognize('acme/counting-listener', shortenedAudio))).toBe(200);
   });
 });

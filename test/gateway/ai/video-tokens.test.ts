@@ -76,7 +76,7 @@ describe('the bound of a video in a file', () => {
   });
 
   test('follows the length of audio too', () => {
-    // 16 samples a second of one byte: 500 seconds.
+    // 16 samples a second of one byte: 500 seconds, at up to 50 tokens a second (medium-tokens.ts).
     const audio = wavFile(8_000, { samplesPerSecond: 16, bytesPerSample: 1 });
     const url = `data:audio/wav;base64,${audio.toString('base64')}`;
     expect(tokensOfFile('responses', url)).toBeGreaterThanOrEqual(500 * 50);

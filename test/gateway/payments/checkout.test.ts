@@ -39,6 +39,7 @@ describe('payments.listMethods', () => {
     await world.admin.env.upsertVariable({ key: 'CREDITS_PER_UNIT', value: 'jpy:6500,eur:1080000' });
     const methods = async () => (await world.guest.payments.listMethods()).items;
     await expect.poll(methods).toMatchObject([
+      // The smallest purchase is 1,000,000 credits, at 6,500 credits a yen.
       { method: 'stripe', currency: 'jpy', credits_per_unit: 6_500, minimum_amount: 154, amount_step: 1 },
       { method: 'creem', currency: 'eur', credits_per_unit: 1_080_000 },
     ]);
@@ -178,6 +179,7 @@ describe('payments.createCheckout', () => {
     });
     const { items } = await client.payments.listPayments();
     expect(items).toMatchObject([{ state: 'failed', checkout_url: null }]);
+    // The keys and secrets of the providers' doubles contain this word.
     expect(world.logLines.filter((line) => line.includes('CANARY'))).toEqual([]);
   });
 

@@ -24,6 +24,7 @@ async function openOrder(method: Method) {
   const eventOfStep: Record<Step, () => StripeEvent | CreemEvent> = {
     paid: () => paidEvent,
     part: () => (method === 'stripe' ? stripe.refund(page, 400) : creem.refund(page, 400)),
+    // Stripe names the total of all refunds, Creem the amount of this one and the total.
     refunded: () => (method === 'stripe' ? stripe.refund(page, 1_000) : creem.refund(page, 600, 1_000)),
     disputed: () => (method === 'stripe' ? stripe.dispute('created', page) : creem.dispute(page)),
     won: () => stripe.dispute('closed', page, { status: 'won' }),

@@ -87,7 +87,11 @@ describe('payments.receiveStripeEvent', () => {
     ],
     ['two signature headers', ({ body, signature }) => [body, stripeHeader([signature, signature])]],
     ["a signature in Creem's header", ({ body, signature }) => [body, { 'creem-signature': signature }]],
-    ['an unsigned body that is not JSON', ({ signature }) => ['{', stripeHeader(signature)]],
+    // The signature is checked before the body is parsed.
+    [
+      'a body that is not JSON, with the signature of another',
+      ({ signature }) => ['{', stripeHeader(signature)],
+    ],
   ])('refuses %s', async (_name, forge) => {
     const { userId, page } = await openOrder('stripe');
     const countBefore = await countEvents();

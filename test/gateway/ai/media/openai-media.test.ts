@@ -222,7 +222,7 @@ describe('images with an Idempotency-Key', { timeout: 120_000 }, () => {
     expect(world.provider.calls.length).toBe(callCount);
   });
 
-  it('are 422 with another prompt', async () => {
+  it('are 422 with another size', async () => {
     const key = newKey();
     expect((await generate(key, 'local/shapes', { size: '64x64' })).status).toBe(200);
     const secondAnswer = await generate(key, 'local/shapes', { size: '128x128' });

@@ -97,6 +97,7 @@ describe.each(versions)('%s', { timeout: 60_000 }, (_name, sdk, provider) => {
 
 describe('ai.embedSdkValues', () => {
   it('charges the tokens of the provider', async () => {
+    // The scripted provider reports 2 tokens, at one credit each.
     const answer = await send('embedding-model', 'acme/vectors', { values: ['a'] });
     expect(answer.headers.get('x-townhall-credits')).toBe('2');
   });
