@@ -95,11 +95,11 @@ async function withWorld(
 const chat = (world: World, members: object = {}, headers: Record<string, string> = {}) =>
   world.post('/v1/ai/chat/completions', { model: 'acme/alone', messages, ...members }, { headers });
 const keysOfCalls = () => provider.calls.map((call) => keyOf(call));
-/** A session whose calls reach the first key while it is ready. */
-const firstSession = { 'x-session-id': 'session 1' };
+/** A session, whose calls all reach the same key while it is ready; a hash of the session decides which. */
+const stickySession = { 'x-session-id': 'session 1' };
 
-async function findChosenKey(world: World, session: Record<string, string>): Promise<string> {
-  expect((await chat(world, {}, session)).status).toBe(200);
+async function findSessionKey(world: World): Promise<string> {
+  expect((await chat(world, {}, stickySession)).status).toBe(200);
   return keysOfCalls().at(-1) ?? '';
 }
 
@@ -112,16 +112,16 @@ describe('a provider with two keys', () => {
     ['402', { status: 402 }],
   ])('answers with the other key after %s and charges once', async (_name, answer) => {
     await withWorld(async (world) => {
-      const usualKey = await findChosenKey(world, firstSession);
+      const usualKey = await findSessionKey(world);
       provider.reset();
       world.ledger.reset();
       provider.answerKey(usualKey, answer);
-      const response = await chat(world, {}, firstSession);
+      const response = await chat(world, {}, stickySession);
       expect(response.status).toBe(200);
       expect(response.headers.get('x-townhall-attempts')).toMatch(
         /^acme\/alone;[a-z_]+, acme\/alone;answered$/,
       );
-      expect((await chat(world, {}, firstSession)).status).toBe(200);
+      expect((await chat(world, {}, stickySession)).status).toBe(200);
       expect(keysOfCalls()).toEqual([usualKey, otherThan(usualKey), otherThan(usualKey)]);
       // 10 input tokens and 4 output tokens for each call.
       expect(world.ledger.charges.map(({ charged }) => charged)).toEqual([14n, 14n]);
@@ -205,15 +205,15 @@ describe('the cool-down of a key', () => {
     const clock = { ...systemClock, monotonicMs: () => systemClock.monotonicMs() + skippedMs };
     await withWorld(
       async (world) => {
-        const usualKey = await findChosenKey(world, firstSession);
+        const usualKey = await findSessionKey(world);
         provider.answerKey(usualKey, { status: 429, retryAfter: 100 });
-        await chat(world, {}, firstSession);
+        await chat(world, {}, stickySession);
         provider.answerKey(usualKey);
         skippedMs = 90_000;
-        await chat(world, {}, firstSession);
+        await chat(world, {}, stickySession);
         expect(keysOfCalls().at(-1)).toBe(otherThan(usualKey));
         skippedMs = 100_001;
-        await chat(world, {}, firstSession);
+        await chat(world, {}, stickySession);
         expect(keysOfCalls().at(-1)).toBe(usualKey);
       },
       { options: { clock } },
@@ -254,9 +254,9 @@ describe('the keys of a provider', () => {
 
   test('are shown with their states to an administrator', async () => {
     await withWorld(async (world) => {
-      const usualKey = await findChosenKey(world, firstSession);
+      const usualKey = await findSessionKey(world);
       provider.answerKey(usualKey, { status: 429, retryAfter: 30 });
-      await chat(world, {}, firstSession);
+      await chat(world, {}, stickySession);
       const text = await (await world.get('/v1/ai/providers', { token: adminToken })).text();
       expect(text).not.toContain(firstKey);
       expect(text).not.toContain(secondKey);
