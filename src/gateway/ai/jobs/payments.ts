@@ -36,14 +36,14 @@ export interface JobPayments {
   resume(job: PayableJob, amount: bigint): Promise<Hold | null>;
   /**
    * Charges the job in one transaction with `end`. Charges nothing when `end` throws, and rejects
-   * with its error. `isEnded` is false when the caller still has to run `end`: for a free job, or
-   * when the database is unavailable and the settlement is only in the journal on disk.
+   * with its error. The caller must run `end` once more afterwards: it does not run for a free job, and when
+   * the database fails, even at the commit, only the charge is durable, in the journal on disk.
    */
   settle(
     job: PayableJob,
     hold: Hold | null,
     options: { charge: JobCharge; end: (tx: Tx) => Promise<void> },
-  ): Promise<{ isEnded: boolean }>;
+  ): Promise<void>;
   /** Releases the hold of a job that did not succeed. */
   release(job: PayableJob, outcome: UsageOutcome): Promise<void>;
   /**
@@ -73,18 +73,8 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
       });
     },
     async settle(job, hold, { charge, end }) {
-      if (hold === null) {
-        await recordFreeJob(ledger, job, charge);
-        return { isEnded: false };
-      }
-      let isEnded = false;
-      await hold.settle(charge.credits, charge.facts, {
-        work: async (tx) => {
-          await end(tx);
-          isEnded = true;
-        },
-      });
-      return { isEnded };
+      if (hold === null) await recordFreeJob(ledger, job, charge);
+      else await hold.settle(charge.credits, charge.facts, { work: end });
     },
     async release(job, outcome) {
       if (job.holdId === null) return;
@@ -157,7 +147,7 @@ function unusedFacts({ kind, model }: PayableJob, outcome: UsageOutcome): UsageF
 export const unpaidJobs: JobPayments = {
   hold: async () => null,
   resume: async () => null,
-  settle: async () => ({ isEnded: false }),
+  settle: async () => {},
   release: async () => {},
   chargeCanceled: async () => 0n,
 };

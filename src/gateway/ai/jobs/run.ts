@@ -171,12 +171,10 @@ async function completeJob(
   { generation: { files, chargeFor }, hold }: { generation: GeneratedMedia; hold: Hold | null },
 ): Promise<void> {
   const media = await context.files.store(job, files);
-  let isOurs = false;
-  try {
-    isOurs = await succeed(context, job, { media, hold, charge: chargeFor?.(media) });
-  } finally {
-    if (!isOurs) await context.files.delete(media.map(({ mediaId }) => mediaId));
-  }
+  // When `succeed` throws, the database may have committed the success all the same. So the files stay;
+  // the cleanup deletes them if the job did not succeed.
+  const isOurs = await succeed(context, job, { media, hold, charge: chargeFor?.(media) });
+  if (!isOurs) await context.files.delete(media.map(({ mediaId }) => mediaId));
   context.log.info(
     { jobId: job.jobId, kind: job.kind, outcome: isOurs ? 'succeeded' : 'too late' },
     'job ended',
@@ -205,14 +203,15 @@ async function succeed(
       throw new JobLostError(
         'The job was canceled or claimed by another process before its end was written.',
       );
-    expiredMedia = await store.expireMediaBeyond(tx, job, settings.maxMediaBytesPerOwner);
+    const count = await store.expireMediaBeyond(tx, job, settings.maxMediaBytesPerOwner);
+    // The second write finds nothing more to expire.
+    expiredMedia = Math.max(expiredMedia, count);
   };
   try {
-    const { isEnded } =
-      charge === undefined ? { isEnded: false } : await payments.settle(job, hold, { charge, end: writeEnd });
-    // When the database is unavailable, the charge is already durable in the journal. Write the success until
-    // it works: another attempt would generate the paid media again.
-    if (!isEnded) await retryForDatabase(context, () => store.tx(writeEnd));
+    if (charge !== undefined) await payments.settle(job, hold, { charge, end: writeEnd });
+    // The charge is durable now, but the success may have been rolled back (see JobPayments.settle). Write it
+    // until it works: another attempt would generate the paid media again.
+    await retryForDatabase(context, () => store.tx(writeEnd));
   } catch (error) {
     if (error instanceof JobLostError) return false;
     throw error;

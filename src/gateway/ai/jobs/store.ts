@@ -59,7 +59,7 @@ interface RunQueries {
   /** Puts a job that this process cannot finish back into the queue. */
   release(job: ClaimedJob): Promise<void>;
   fail(job: ClaimedJob, error: JobError): Promise<boolean>;
-  /** Publishes the media and ends the job. */
+  /** Publishes the media and ends the job. Also true when this attempt has already ended the job so. */
   succeed(
     tx: Tx,
     job: ClaimedJob,
@@ -402,7 +402,7 @@ function claimedJobWrites({ sql }: Database): ClaimedJobWrites {
         set status = 'succeeded', progress = 1, request = null, hold_id = null, credits = ${credits},
           finished_at = gateway.townhall_now()
         where job_id = ${jobId} and attempt = ${attempt} and status = 'running' returning 1`;
-      if (rows.length === 0) return false;
+      if (rows.length === 0) return hasSucceeded(tx, { jobId, attempt });
       for (const { mediaId, mediaType, width, height, durationSeconds, bytes } of media) {
         await tx`
           update gateway.ai_media
@@ -414,6 +414,16 @@ function claimedJobWrites({ sql }: Database): ClaimedJobWrites {
       return true;
     },
   };
+}
+
+async function hasSucceeded(
+  tx: Tx,
+  { jobId, attempt }: Pick<ClaimedJob, 'jobId' | 'attempt'>,
+): Promise<boolean> {
+  const rows = await tx`
+    select 1 from gateway.ai_jobs
+    where job_id = ${jobId} and attempt = ${attempt} and status = 'succeeded'`;
+  return rows.length > 0;
 }
 
 function mediaQueries({ sql }: Database): MediaQueries {

@@ -297,6 +297,17 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
     expect(media[0]?.mediaId).not.toBe('med_dead');
   });
 
+  it('reports a success that it has already written', async () => {
+    const store = jobsStore(world.database);
+    await insertRow(store, 'job_1');
+    const claimedJob = await store.claim('image', { leaseSeconds: 60, maxRunningPerOwner: 4 });
+    if (claimedJob === null) throw new Error('The job was not claimed.');
+    const succeed = () =>
+      store.tx((tx) => store.succeed(tx, claimedJob, { media: [], keepSeconds: 60, credits: 3n }));
+    expect([await succeed(), await succeed()]).toEqual([true, true]);
+    expect(await store.fail(claimedJob, { code: 'x', message: 'x' })).toBe(false);
+  });
+
   it('fails a job after too many attempts', async () => {
     await insertRow(jobsStore(world.database), 'job_1', { leaseSeconds: 0 });
     const { jobs } = start(() => new Promise(() => {}), {

@@ -1,7 +1,13 @@
-// Runs of media jobs that lose their job to another process: what they release and cancel.
+// Runs of media jobs that lose their job to another process, or the database while they end it: what they
+// release, cancel and write.
 import { describe, expect, test } from 'vitest';
 import type { ClaimedJob, UpstreamJob } from '../../../../src/gateway/ai/jobs/job.ts';
-import { type JobPayments, unpaidJobs } from '../../../../src/gateway/ai/jobs/payments.ts';
+import {
+  type JobCharge,
+  jobPayments,
+  type JobPayments,
+  unpaidJobs,
+} from '../../../../src/gateway/ai/jobs/payments.ts';
 import { type MediaGenerator, runJob, type RunContext } from '../../../../src/gateway/ai/jobs/run.ts';
 import { defaultMediaJobsSettings } from '../../../../src/gateway/ai/jobs/settings.ts';
 import type { Hold } from '../../../../src/gateway/credits/index.ts';
@@ -9,6 +15,7 @@ import type { JobsStore } from '../../../../src/gateway/ai/jobs/store.ts';
 import { createBackground } from '../../../../src/kernel/background.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { silentLog } from '../../../support/databases.ts';
+import { memoryLedger } from '../memory-ledger.ts';
 
 const job: ClaimedJob = {
   jobId: 'job_1',
@@ -87,5 +94,52 @@ describe('runJob of a job that another process has claimed', () => {
     await run();
     expect(releasedHolds).toEqual(['hold_2']);
     expect(isGenerated).toBe(false);
+  });
+});
+
+describe('runJob of a job whose success is rolled back while its charge goes to the journal', () => {
+  test('writes the success again and keeps the files', async () => {
+    let isCommitted = false;
+    const deletedFiles: string[] = [];
+    const succeed = async () => true;
+    const store = {
+      succeed,
+      expireMediaBeyond: async () => 0,
+      async tx(work: (tx: never) => Promise<void>) {
+        await work({} as never);
+        isCommitted = true;
+      },
+    } as unknown as JobsStore;
+    // As a hold does when the connection breaks at the commit: the work has run and is lost.
+    const hold = {
+      holdId: 'hold_1',
+      async settle(_credits, _facts, alongside) {
+        if (alongside !== undefined && 'work' in alongside) await alongside.work({} as never);
+        return { charged: 1n };
+      },
+    } as Hold;
+    const background = createBackground(silentLog);
+    await runJob(
+      {
+        store,
+        files: {
+          store: async () => [],
+          delete: async (mediaIds) => void deletedFiles.push(...mediaIds, 'all'),
+          deleteExpired: async () => {},
+        },
+        payments: { ...jobPayments({ ledger: memoryLedger() }), resume: async () => hold },
+        background,
+        clock: systemClock,
+        log: silentLog,
+        settings: defaultMediaJobsSettings,
+        generator: () => ({
+          generate: async () => ({ files: [], chargeFor: () => ({ credits: 1n }) as JobCharge }),
+        }),
+      },
+      { ...job },
+      { shutdown: new AbortController().signal, leaseLost: new AbortController() },
+    );
+    expect(isCommitted).toBe(true);
+    expect(deletedFiles).toEqual([]);
   });
 });
