@@ -205,6 +205,7 @@ async function createJob(
   return jobId;
 }
 
+// Concurrent calls count before they insert, so an owner can exceed the limit by a few.
 async function requireOpenSlot(
   { store, settings: { maxOpenPerOwner } }: JobsContext,
   tx: Tx,
