@@ -63,9 +63,9 @@ export function createTokenCounter(options: TokenCounterOptions = {}): TokenCoun
       return new Promise((resolve) => addJob(counter, { encoding, texts, resolve }));
     },
     async close() {
-      await stopWorker(counter);
       failAll(counter);
       clearTimeout(counter.idleTimer);
+      await stopWorker(counter);
     },
   };
 }
@@ -105,8 +105,12 @@ function expire(counter: CounterState, jobId: number): void {
   finish(counter, jobId, undefined);
 }
 
+// Empties the queue first: `finish` would send the next job to a new thread.
 function failAll(counter: CounterState): void {
-  for (const { jobId } of counter.jobs.slice()) finish(counter, jobId, undefined);
+  for (const { deadline, resolve } of counter.jobs.splice(0)) {
+    clearTimeout(deadline);
+    resolve(undefined);
+  }
 }
 
 function startWorker(counter: CounterState): Worker {
