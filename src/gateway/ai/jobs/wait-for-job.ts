@@ -102,12 +102,19 @@ const kinds: Readonly<Partial<Record<ProblemCode, ProblemKind>>> = {
   insufficient_credits: 'insufficient_credits',
   model_not_found: 'not_found',
   unsupported_by_model: 'impossible',
+  unpriced_member: 'impossible',
   rate_limited: 'rate_limited',
   upstream_failed: 'upstream_failed',
   upstream_truncated: 'upstream_failed',
   provider_credentials: 'upstream_failed',
   upstream_timeout: 'upstream_timeout',
+  credits_busy: 'unavailable',
+  database_unavailable: 'unavailable',
+  journal_unavailable: 'unavailable',
 };
+
+// Failures of the gateway itself that the client's operations do not declare.
+const ownFailures: ReadonlySet<string> = new Set(['job_abandoned', 'internal_error', 'storage_unavailable']);
 
 /**
  * Turns the stored failure of a job into a Problem. A code that the gateway does not know is the provider's
@@ -116,8 +123,7 @@ const kinds: Readonly<Partial<Record<ProblemCode, ProblemKind>>> = {
 export function problemOfJob({ code, message }: JobError): Problem {
   const kind = kinds[code as ProblemCode];
   if (kind !== undefined) return new Problem(kind, code as ProblemCode, message, { headers: noRetry });
-  if (code === 'job_abandoned' || code === 'internal_error')
-    return new Problem('upstream_failed', 'upstream_failed', message, { headers: noRetry });
+  if (ownFailures.has(code)) return new Problem('upstream_failed', 'upstream_failed', message, { headers: noRetry });
   const externalCode = code === 'upstream_refused' ? {} : { externalCode: code };
   return new Problem('bad_request', 'upstream_refused', message, externalCode);
 }

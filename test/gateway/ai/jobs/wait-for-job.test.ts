@@ -1,11 +1,12 @@
-// Waiting for a job: the deadline, a job that ends at the deadline, and an unavailable database.
+// Waiting for a job: the deadline, a job that ends at the deadline, an unavailable database, and the answer for
+// a failed job.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { jobsStore, mediaJobs, type MediaJobs } from '../../../../src/gateway/ai/index.ts';
 import type { JobAddress } from '../../../../src/gateway/ai/jobs/store.ts';
-import { waitForJob } from '../../../../src/gateway/ai/jobs/wait-for-job.ts';
+import { problemOfJob, waitForJob } from '../../../../src/gateway/ai/jobs/wait-for-job.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { createJobs, type Jobs } from '../../../../src/kernel/data/jobs.ts';
 import { directoryStorage } from '../../../../src/kernel/storage/storage.ts';
@@ -141,5 +142,19 @@ describe('waitForJob', { timeout: 60_000 }, () => {
       status: 'succeeded',
     });
     expect(attempts).toBeGreaterThan(3);
+  });
+});
+
+describe('problemOfJob', () => {
+  it.each([
+    ['upstream_timeout', 504],
+    ['credits_busy', 503],
+    ['storage_unavailable', 502],
+    ['internal_error', 502],
+    ['unpriced_member', 422],
+    // Unknown to the gateway, so the code of a provider that refused the request.
+    ['invalid_size', 400],
+  ])('gives %s the status %i', (code, status) => {
+    expect(problemOfJob({ code, message: 'It failed.' })).toMatchObject({ status, message: 'It failed.' });
   });
 });
