@@ -41,6 +41,7 @@ class ResponseConversation implements SocketConversation {
   #input: JsonRecord[] = [];
   /** Whether the running call continues the last response. */
   #isContinuation = false;
+  #isClosed = false;
 
   constructor(memory: SocketMemory, clock: Pick<Clock, 'now'>) {
     this.#memory = memory;
@@ -82,6 +83,7 @@ class ResponseConversation implements SocketConversation {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#forget();
   }
 
@@ -101,6 +103,8 @@ class ResponseConversation implements SocketConversation {
   /** Does not store a conversation beyond the limits; its client must send the whole input again. */
   #store(responseId: string, items: JsonRecord[]): void {
     this.#forget();
+    // The socket may close while a message is parsed. Nothing would free what is stored after that.
+    if (this.#isClosed) return;
     const bytes = Buffer.byteLength(JSON.stringify(items));
     if (bytes > maxConversationBytes || this.#memory.totalBytes + bytes > maxTotalBytes) return;
     this.#memory.totalBytes += bytes;
