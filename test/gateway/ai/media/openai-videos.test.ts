@@ -55,18 +55,22 @@ describe.each(['/v1', '/v1/ai'])('videos at %s', { timeout: 120_000 }, (base) =>
 });
 
 describe('ai.createClientVideo', { timeout: 120_000 }, () => {
+  const pictureHasArrived = () => world.provider.calls.some(({ body }) => body.includes(scriptedPicture));
+
   it('sends the file of a form to the provider', async () => {
     const file = await toFile(scriptedPicture, 'a.png', { type: 'image/png' });
+    world.provider.reset();
     const { id } = await client().videos.create({ ...waitingRequest, input_reference: file });
-    const hasArrived = () => world.provider.calls.some(({ body }) => body.includes(scriptedPicture));
-    await expect.poll(hasArrived, { timeout: 10_000 }).toBe(true);
+    await expect.poll(pictureHasArrived, { timeout: 10_000 }).toBe(true);
     await client().videos.delete(id);
   });
 
   it('takes JSON with an image as a data URL', async () => {
     const image_url = `data:image/png;base64,${scriptedPicture.toString('base64')}`;
+    world.provider.reset();
     const answer = await world.send('/v1/videos', { ...waitingRequest, input_reference: { image_url } });
     expect(answer.status).toBe(200);
+    await expect.poll(pictureHasArrived, { timeout: 10_000 }).toBe(true);
     await client().videos.delete(((await answer.json()) as { id: string }).id);
   });
 
