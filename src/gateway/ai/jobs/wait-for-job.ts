@@ -123,7 +123,8 @@ const ownFailures: ReadonlySet<string> = new Set(['job_abandoned', 'internal_err
 export function problemOfJob({ code, message }: JobError): Problem {
   const kind = kinds[code as ProblemCode];
   if (kind !== undefined) return new Problem(kind, code as ProblemCode, message, { headers: noRetry });
-  if (ownFailures.has(code)) return new Problem('upstream_failed', 'upstream_failed', message, { headers: noRetry });
+  if (ownFailures.has(code))
+    return new Problem('upstream_failed', 'upstream_failed', message, { headers: noRetry });
   const externalCode = code === 'upstream_refused' ? {} : { externalCode: code };
   return new Problem('bad_request', 'upstream_refused', message, externalCode);
 }
