@@ -18,11 +18,11 @@ test('a conversation that is read after its close takes no memory from other soc
   const conversation = openConversation();
   const warmUp = conversation.read({ type: 'response.create', model, input, generate: false });
   const [event] = warmUp !== undefined && 'events' in warmUp ? warmUp.events : [];
-  const { id } = event?.['response'] as { id: string };
+  const response = event?.['response'] as { id: string } | undefined;
   const next = conversation.read({
     type: 'response.create',
     model,
-    previous_response_id: id,
+    previous_response_id: response?.id,
     input: 'go on',
   });
   expect(next).toMatchObject({
