@@ -114,6 +114,15 @@ describe('files.patch with a diff', () => {
     expect(await plugin.text('a.txt')).toBe(tenLines.replace('line 8', 'eight'));
   });
 
+  test('puts hunks that only add lines after the lines of their headers', async () => {
+    await plugin.put({ 'a.txt': tenLines });
+    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -1,0 +2 @@\n+first\n@@ -3,0 +5 @@\n+second\n';
+    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
+    expect(await plugin.text('a.txt')).toBe(
+      tenLines.replace('line 1\n', 'line 1\nfirst\n').replace('line 3\n', 'line 3\nsecond\n'),
+    );
+  });
+
   test('keeps Windows line breaks', async () => {
     await plugin.put({ 'a.txt': 'one\r\ntwo\r\n' });
     await plugin.call('patch', { diff: '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n' });

@@ -11,7 +11,10 @@ export interface FileDiff {
 export interface Hunk {
   /** The header in the diff, such as `@@ -3,4 +3,5 @@`. */
   header: string;
-  /** The line of the old file, from 1; null when the header has no number. */
+  /**
+   * The first line of the hunk in the old file, from 1; null when the header has no number. A hunk that
+   * only adds lines has the line before them instead, 0 at the start of the file.
+   */
   line: number | null;
   before: string[];
   after: string[];
@@ -144,18 +147,26 @@ export function applyHunks(text: string, hunks: readonly Hunk[]): string {
   let endsWithNewline = lines.at(-1) === '';
   if (endsWithNewline) lines.pop();
   if (text === '') endsWithNewline = true;
+  /** How many lines later than in the old file the next hunk is expected. */
   let offset = 0;
   let searchFrom = 0;
   for (const [index, hunk] of hunks.entries()) {
-    const position = findPosition(lines, hunk, { searchFrom, expected: (hunk.line ?? 1) - 1 + offset });
+    const start = startOf(hunk);
+    const position = findPosition(lines, hunk, { searchFrom, expected: (start ?? 0) + offset });
     if (position === undefined) throw new DiffError(describeMismatch(lines, hunk, { index, offset }));
     lines.splice(position, hunk.before.length, ...hunk.after);
     searchFrom = position + hunk.after.length;
-    if (hunk.line !== null) offset = position - (hunk.line - 1) + hunk.after.length - hunk.before.length;
+    if (start !== null) offset = position - start + hunk.after.length - hunk.before.length;
     if (searchFrom === lines.length) endsWithNewline = hunk.endsWithNewline ?? endsWithNewline;
   }
   const joined = lines.join('\n') + (endsWithNewline && lines.length > 0 ? '\n' : '');
   return hasCarriageReturns ? joined.replaceAll('\n', '\r\n') : joined;
+}
+
+/** The index in the old file at which the hunk begins; null when its header has no number. */
+function startOf({ before, line }: Hunk): number | null {
+  if (line === null) return null;
+  return before.length === 0 ? line : line - 1;
 }
 
 /** The position nearest to the expected one, after the preceding hunk. */
@@ -164,10 +175,10 @@ function findPosition(
   { before, line }: Hunk,
   { searchFrom, expected }: { searchFrom: number; expected: number },
 ): number | undefined {
-  // A hunk that only adds lines goes after the line whose number is in its header.
+  // A hunk that only adds lines has no content to search for: its header alone decides.
   if (before.length === 0) {
     if (line === null) return lines.length;
-    return Math.min(Math.max(searchFrom, lines.length === 0 ? 0 : expected + 1), lines.length);
+    return Math.min(Math.max(searchFrom, expected), lines.length);
   }
   let nearest: number | undefined;
   let comparisons = 0;
