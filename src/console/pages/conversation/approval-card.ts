@@ -81,6 +81,7 @@ export function createApprovalCards<Item extends PendingApproval>(
 ): (approvals: readonly Item[]) => void {
   const cards = new Map<string, HTMLElement>();
   return (approvals) => {
+    const oldIds = [...cards.keys()];
     const focusIndex = [...cards.values()].findIndex((card) => card.contains(document.activeElement));
     const openIds = new Set(approvals.map(({ approvalId }) => approvalId));
     for (const [approvalId, card] of cards) {
@@ -95,7 +96,10 @@ export function createApprovalCards<Item extends PendingApproval>(
       parent.append(card);
     }
     if (focusIndex < 0 || parent.contains(document.activeElement)) return;
-    const next = [...cards.values()][Math.min(focusIndex, cards.size - 1)];
+    // New cards are appended, so the next card has as many cards before it as remain of those that were
+    // before the focused one.
+    const nextIndex = oldIds.slice(0, focusIndex).filter((approvalId) => openIds.has(approvalId)).length;
+    const next = [...cards.values()][Math.min(nextIndex, cards.size - 1)];
     if (next === undefined) focusHome();
     else next.focus();
   };
