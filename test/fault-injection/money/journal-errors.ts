@@ -6,6 +6,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { checkLedger, makeCustomer, readBooks, speak, stopGateway, waitUntil } from '../money-world.ts';
 import { chatUntil, checkAcknowledged, type ScenarioContext } from './scenario.ts';
 
+// Any price will do: the customer can pay it a hundred thousand times.
+const callCredits = 10;
+
 export async function journalErrors({ world }: ScenarioContext): Promise<void> {
   const gateway = await world.startGateway();
   const { pid } = gateway.process;
@@ -20,12 +23,12 @@ export async function journalErrors({ world }: ScenarioContext): Promise<void> {
   await sleep(2_000);
   await failedSync.end();
   const isServing = async (): Promise<boolean> =>
-    (await isReady()) && (await speak(gateway.url, token, 10)).status === 200;
+    (await isReady()) && (await speak(gateway.url, token, callCredits)).status === 200;
   world.check(await waitUntil(isServing, 15_000), 'calls succeed again after failed syncs');
 
   const fullDisk = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC']);
   const isFailed = await waitUntil(async () => !(await isReady()), 8_000);
-  const refusal = await speak(gateway.url, token, 10);
+  const refusal = await speak(gateway.url, token, callCredits);
   world.check(isFailed && refusal.status === 503, `on a full disk: a call ${refusal.status}, not ready`);
   await sleep(8_000);
   await fullDisk.end();
