@@ -32,8 +32,10 @@ export function processService(options: {
     title,
     ...(options.autostart === undefined ? {} : { autostart: options.autostart }),
     ...(settings === undefined ? {} : { sandbox: settings }),
-    async start({ failed }) {
+    async start({ failed, signal }) {
       const program = await prepareProgram({ command, ownEnv, settings });
+      // `stop` was called meanwhile and would not be called again for a program that starts now.
+      if (signal.aborted) return;
       runningProcess = startProcess({ ...program, maxOutputBytes, graceMs, clock });
       runningProcess.ended.then(
         (end) => failed(describeEnd(end)),
