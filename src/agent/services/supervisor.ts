@@ -36,7 +36,7 @@ export interface ServiceSupervisor {
 export interface SupervisorLimits extends RunLimits {
   /** How long `control` waits. */
   waitMs: number;
-  /** Attempts after the first one; then the service is `failed`. */
+  /** Attempts after the first one; then the service is `failed`. A requested start has all of them again. */
   retries: number;
   /** Pause before the first retry, doubled each time up to `longestBackOffMs`. */
   backOffMs: number;
@@ -148,7 +148,10 @@ async function requestStart(
   // A start that is in progress also serves a restart.
   if (command === 'restart' && state === 'running') service.target = 'restarted';
   else if (service.target === 'stopped') service.target = 'running';
-  if (state === 'failed') enter(service, { state: 'stopped' });
+  if (state === 'failed') {
+    service.failures = 0;
+    enter(service, { state: 'stopped' });
+  }
   if (hasChanged || state !== 'running') drive(service);
   await waitUntil(
     service,

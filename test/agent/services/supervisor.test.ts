@@ -5,15 +5,19 @@ import {
   supervisorLimits,
   type ServiceSupervisor,
 } from '../../../src/agent/services/index.ts';
+import type { SupervisorLimits } from '../../../src/agent/services/supervisor.ts';
 import type { ServiceDefinition } from '../../../src/agent/service-definition.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
-function supervise(definition: Pick<ServiceDefinition, 'start' | 'stop'>): ServiceSupervisor {
+function supervise(
+  definition: Pick<ServiceDefinition, 'start' | 'stop'>,
+  limits: Partial<SupervisorLimits> = {},
+): ServiceSupervisor {
   return createSupervisor(
     { name: 'bell', title: 'Bell', ...definition },
     {
-      limits: { ...supervisorLimits, backOffMs: 60_000, longestBackOffMs: 60_000, waitMs: 2_000 },
+      limits: { ...supervisorLimits, backOffMs: 60_000, longestBackOffMs: 60_000, waitMs: 2_000, ...limits },
       clock: systemClock,
       log: silentLog,
     },
@@ -56,6 +60,26 @@ describe('a service supervisor', () => {
     gate.resolve();
     await stop;
     expect(supervisor.snapshot().state).toBe('stopped');
+    await supervisor.close();
+  });
+
+  test('retries again when a failed service is started', async () => {
+    let startCount = 0;
+    const supervisor = supervise(
+      {
+        async start() {
+          startCount += 1;
+          throw new Error('It is broken.');
+        },
+        stop: async () => {},
+      },
+      { retries: 2, backOffMs: 1, longestBackOffMs: 1 },
+    );
+    for (const attempts of [3, 6]) {
+      await supervisor.control('start');
+      expect(supervisor.snapshot().state).toBe('failed');
+      expect(startCount).toBe(attempts);
+    }
     await supervisor.close();
   });
 });
