@@ -74,15 +74,19 @@ async function watch(run: RunState, interrupt: AbortSignal): Promise<string | nu
   while (!cancel.aborted) {
     await pause(limits.healthMs, { clock, signal: cancel });
     if (cancel.aborted) break;
-    missCount = (await isHealthy(run)) ? 0 : missCount + 1;
+    const isServiceHealthy = await isHealthy(run, cancel);
+    // An interrupted check is no miss.
+    if (cancel.aborted) break;
+    missCount = isServiceHealthy ? 0 : missCount + 1;
     if (missCount >= limits.healthMisses) fail(run, 'Its health checks failed.');
   }
   return run.failure;
 }
 
-async function isHealthy({ definition, limits, clock }: RunState): Promise<boolean> {
+/** False as well when the check fails, or does not end before its deadline and before `cancel` is aborted. */
+async function isHealthy({ definition, limits, clock }: RunState, cancel: AbortSignal): Promise<boolean> {
   const check = async () => definition.healthy === undefined || definition.healthy();
-  return withTimeout(check, { ms: limits.healthMs, clock }).catch(() => false);
+  return withTimeout(check, { ms: limits.healthMs, clock, signal: cancel }).catch(() => false);
 }
 
 async function stop({ definition, limits, clock, log, end }: RunState): Promise<void> {

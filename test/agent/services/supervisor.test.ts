@@ -11,7 +11,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog } from '../../support/databases.ts';
 
 function supervise(
-  definition: Pick<ServiceDefinition, 'start' | 'stop'>,
+  definition: Pick<ServiceDefinition, 'start' | 'stop' | 'healthy'>,
   limits: Partial<SupervisorLimits> = {},
 ): ServiceSupervisor {
   return createSupervisor(
@@ -80,6 +80,28 @@ describe('a service supervisor', () => {
       expect(supervisor.snapshot().state).toBe('failed');
       expect(startCount).toBe(attempts);
     }
+    await supervisor.close();
+  });
+
+  test('stops a service at once during a health check that hangs', async () => {
+    const check = Promise.withResolvers<void>();
+    let hasStopped = false;
+    const supervisor = supervise(
+      {
+        start: async () => {},
+        stop: async () => void (hasStopped = true),
+        healthy() {
+          check.resolve();
+          return new Promise(() => {});
+        },
+      },
+      // The interval between two checks is also the deadline of each.
+      { healthMs: 1_000, waitMs: 500 },
+    );
+    await supervisor.control('start');
+    await check.promise;
+    await supervisor.control('stop');
+    expect(hasStopped).toBe(true);
     await supervisor.close();
   });
 });
