@@ -7,5 +7,5 @@ export function refusal(reason: string, cause?: unknown): Problem {
 
 /** The `refuse` of actions and service operations. Plugin code passes the reason, which may be any value. */
 export function refuse(reason: string): never {
-  throw refusal(String(reason).toWellFormed().slice(0, 2_000));
+  throw refusal(String(reason).slice(0, 2_000).toWellFormed());
 }

@@ -204,7 +204,7 @@ function withMembersOf<Value extends object>(original: Value, change: unknown): 
 }
 
 function pluginRefusal(plugin: string, reason: string, cause?: unknown): Problem {
-  const text = reason.toWellFormed().slice(0, 500);
+  const text = reason.slice(0, 500).toWellFormed();
   return new Problem(
     'forbidden',
     'plugin_refused',

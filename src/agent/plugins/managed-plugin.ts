@@ -240,7 +240,8 @@ async function callAvailability(
 function systemText(plugin: Plugin, log: Log): string | undefined {
   try {
     const text: unknown = typeof plugin.system === 'function' ? plugin.system() : plugin.system;
-    return typeof text === 'string' && text !== '' ? text.slice(0, maxSystemLength) : undefined;
+    if (typeof text !== 'string' || text === '') return undefined;
+    return text.slice(0, maxSystemLength).toWellFormed();
   } catch (error) {
     log.warn({ err: error }, 'the system text of a plugin failed');
     return undefined;
@@ -252,5 +253,5 @@ function readReasons(reasons: unknown): string[] {
   return reasons
     .filter((reason) => typeof reason === 'string')
     .slice(0, maxReasons)
-    .map((reason: string) => reason.toWellFormed().slice(0, 500));
+    .map((reason: string) => reason.slice(0, 500).toWellFormed());
 }

@@ -101,7 +101,7 @@ async function stop({ definition, limits, clock, log, end }: RunState): Promise<
 /** Records the first failure. Ignores later ones, and failures after the end of the run. */
 function fail(run: RunState, reason: string): void {
   if (run.end.signal.aborted || run.failure !== null) return;
-  run.failure = String(reason).toWellFormed().slice(0, 500);
+  run.failure = String(reason).slice(0, 500).toWellFormed();
   run.failureController.abort();
 }
 

@@ -99,6 +99,34 @@ describe('guards', () => {
   });
 });
 
+// A model gets these texts, and its gateway refuses half of a surrogate pair.
+describe('a text of a plugin that is too long', () => {
+  const longText = `${'x'.repeat(16 * 1024 - 1)}\u{1f600}`;
+  const longReason = `${'x'.repeat(499)}\u{1f600}`;
+
+  test('is cut between characters in the system prompt', () => {
+    const { sections } = createRegistry([{ ...plugin('a', {}), system: longText }]);
+    expect(sections()[0]?.text).toHaveLength(16 * 1024);
+    expect(sections()[0]?.text.isWellFormed()).toBe(true);
+  });
+
+  test('is cut between characters in the reason of a guard', async () => {
+    const hooks = hooksOf(['a', { guards: { 'step.before': () => ({ refuse: longReason }) } }]);
+    const failure = (await hooks
+      .guard('step.before', { step: 1 }, context)
+      .catch((error: unknown) => error)) as Error;
+    expect(failure.message.isWellFormed()).toBe(true);
+  });
+
+  test('is cut between characters in a reason for its unavailability', async () => {
+    const availability = () => ({ available: false, reasons: [longReason] });
+    const registry = createRegistry([{ ...plugin('a', {}), availability }]);
+    const [reason] = (await registry.plugin('a')?.availability())?.reasons ?? [];
+    expect(reason).toHaveLength(500);
+    expect(reason?.isWellFormed()).toBe(true);
+  });
+});
+
 describe('effects and resolves', () => {
   test('start effects without awaiting them or their failures', async () => {
     const reason = Promise.withResolvers<string>();

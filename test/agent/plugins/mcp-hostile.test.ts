@@ -252,6 +252,8 @@ describe('the schemas of an MCP server', () => {
     { properties: { a: { type: 'nonsense' } } },
     { properties: { a: { pattern: '(' } } },
     { $ref: 'https://example.com/schema' },
+    { properties: { a: { description: 'half of a pair: \ud83d' } } },
+    { properties: { '\ud83d': {} } },
   ])('leave out a tool with the schema %j', async (schema) => {
     const { registry } = await open({
       tools: [{ name: 'odd', inputSchema: { type: 'object', ...schema }, ...readOnly }, plainTool],
@@ -298,6 +300,13 @@ describe('an MCP server that misbehaves', () => {
     };
     return { behaviour, disconnection: disconnection.promise, countBytes: () => bytes };
   }
+
+  // The gateway refuses a request with half of a surrogate pair, so one such tool would fail every run.
+  test('gets a long description cut between characters', async () => {
+    const description = `${'x'.repeat(4_095)}\u{1f600}`;
+    const { registry } = await open({ tools: [{ ...plainTool, description }] });
+    expect(registry.tool('mcp_far-plain')?.definition.description.isWellFormed()).toBe(true);
+  });
 
   test('cannot answer a call with endless JSON', async () => {
     const { behaviour, disconnection, countBytes } = endlessAnswer('application/json');

@@ -6,8 +6,8 @@ import { isRecord } from '../../../../kernel/json-value.ts';
 import type { ProblemDetail } from '../../../../kernel/problem.ts';
 
 /**
- * Whether a model provider would accept the schema: it matches the metaschema, its patterns are valid,
- * and all references are local.
+ * Whether gateway and model providers would accept the schema: it matches the metaschema, its patterns
+ * are valid, all references are local, and no text has half of a surrogate pair.
  */
 export function isUsableSchema(schema: JsonSchema): boolean {
   try {
@@ -19,11 +19,13 @@ export function isUsableSchema(schema: JsonSchema): boolean {
 }
 
 function hasUsableMembers(value: unknown): boolean {
+  if (typeof value === 'string') return value.isWellFormed();
   if (typeof value !== 'object' || value === null) return true;
   return Object.entries(value).every(([name, member]) => {
+    if (!name.isWellFormed()) return false;
     // The constructor throws for an invalid pattern.
-    if (name === 'pattern' && typeof member === 'string') return new RegExp(member, 'u') instanceof RegExp;
-    if (name === '$ref' && typeof member === 'string') return member.startsWith('#');
+    if (name === 'pattern' && typeof member === 'string') RegExp(member, 'u');
+    if (name === '$ref' && typeof member === 'string' && !member.startsWith('#')) return false;
     return hasUsableMembers(member);
   });
 }
@@ -72,6 +74,8 @@ function enumError({ enum: allowed }: JsonSchema, value: unknown): string | null
   return 'must be one of the allowed values';
 }
 
+// Without `maxLength`: `length` counts UTF-16 units and JSON Schema characters, so a text that is allowed
+// could be refused.
 const bounds = [
   ['minimum', (value) => value, 'at least'],
   ['maximum', (value) => value, 'at most'],

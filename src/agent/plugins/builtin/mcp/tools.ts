@@ -73,7 +73,8 @@ function toAction(
 ): Action {
   const description = `${tool.description ?? tool.title ?? tool.name} (of the MCP server ${server.name})`;
   return {
-    description: description.slice(0, maxDescriptionLength),
+    // Half of a surrogate pair would make the gateway refuse every request with this tool.
+    description: description.slice(0, maxDescriptionLength).toWellFormed(),
     api: true,
     command: true,
     input,

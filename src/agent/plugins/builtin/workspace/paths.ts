@@ -68,7 +68,7 @@ export function pathSegments(path: string): string[] {
 }
 
 export function pathRefusal(path: string, reason: string, cause?: unknown): Problem {
-  const label = JSON.stringify(path.toWellFormed().slice(0, 200));
+  const label = JSON.stringify(path.slice(0, 200).toWellFormed());
   return new Problem('impossible', 'action_refused', `The path ${label} ${reason}.`, {
     param: 'path',
     cause,
