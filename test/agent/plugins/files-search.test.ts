@@ -1,5 +1,7 @@
 // The actions of `files` that read parts of large files, and find files and lines.
+import type { FileHandle } from 'node:fs/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { readLines } from '../../../src/agent/plugins/builtin/files/read-lines.ts';
 import { openFilesPlugin, type FilesPlugin } from '../../support/files-plugin.ts';
 
 let plugin: FilesPlugin;
@@ -51,6 +53,13 @@ describe('files.read with an offset', () => {
     expect(await plugin.call('read', { path: 'long.txt', offset: 3 })).toMatchObject({
       output: { content: 'last\n' },
     });
+  });
+
+  test('reports lines beyond the bytes that it scans', async () => {
+    const endlessFile = {
+      read: async (buffer: Buffer) => ({ bytesRead: buffer.length, buffer }),
+    } as unknown as Pick<FileHandle, 'read'>;
+    expect(await readLines(endlessFile, { offset: 2, limit: 1, maxBytes: 1_024 })).toBe('too_far');
   });
 
   test('refuses lines that are not text', async () => {

@@ -19,7 +19,7 @@ import {
   type Replacement,
 } from './patch.ts';
 import { inputs, maxReadBytes } from './inputs.ts';
-import { readLines } from './read-lines.ts';
+import { maxScannedBytes, readLines } from './read-lines.ts';
 import { findPaths, searchWorkspace } from './search.ts';
 import type { Workspace, WorkspaceAt } from '../workspace/workspace.ts';
 
@@ -229,6 +229,11 @@ async function readFile(workspace: Workspace, { path, offset, limit }: ReadInput
   if (result === 'too_long')
     throw refusal(
       `The line ${range.offset} of ${JSON.stringify(path)} is longer than ${maxReadBytes / 1024} KiB.`,
+    );
+  if (result === 'too_far')
+    throw refusal(
+      `The line ${range.offset} of ${JSON.stringify(path)} is beyond the first ` +
+        `${maxScannedBytes / 1024 / 1024} MiB, which are all that can be read.`,
     );
   return { path, offset: range.offset, ...result };
 }

@@ -19,15 +19,22 @@ export interface LinesResult {
   nextOffset: number | null;
 }
 
+/** Why no line can be returned. */
+type LinesRefusal = 'binary' | 'too_long' | 'too_far';
+
 const pieceBytes = 64 * 1024;
-const maxScannedBytes = 256 * 1024 * 1024;
+/** Lines beyond these bytes of a file cannot be read. */
+export const maxScannedBytes = 256 * 1024 * 1024;
 const newline = 0x0a;
 
-/** `binary` for a file that is not UTF-8 text, `too_long` when the first line exceeds `maxBytes`. */
+/**
+ * `binary` for a file that is not UTF-8 text, `too_long` when the first line exceeds `maxBytes`, and
+ * `too_far` when it is not complete within `maxScannedBytes`.
+ */
 export async function readLines(
   file: Pick<FileHandle, 'read'>,
   range: LineRange,
-): Promise<LinesResult | 'binary' | 'too_long'> {
+): Promise<LinesResult | LinesRefusal> {
   const collector = createCollector(range);
   const buffer = Buffer.alloc(pieceBytes);
   for (let scannedBytes = 0; scannedBytes < maxScannedBytes && !collector.isFull();) {
@@ -81,8 +88,9 @@ function createCollector({ offset, limit, maxBytes }: LineRange) {
       isAtEnd = true;
       if (bytes > wholeBytes && bytes <= maxBytes) addLinePart(Buffer.alloc(0), { endsLine: true });
     },
-    result(): LinesResult | 'binary' | 'too_long' {
+    result(): LinesResult | LinesRefusal {
       if (lineCount === 0 && bytes > maxBytes) return 'too_long';
+      if (lineCount === 0 && !isAtEnd) return 'too_far';
       const content = Buffer.concat(pieces).subarray(0, wholeBytes);
       if (content.includes(0) || !isUtf8(content)) return 'binary';
       return {
