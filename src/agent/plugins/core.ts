@@ -85,7 +85,9 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
   const tool = findTool(options.registry, request);
   const context: HookContext = { sessionId: null, signal: request.signal };
   const call = { toolName: tool.name, toolCallId: request.callId, input: request.payload as unknown };
-  const effectiveCall = await hooks.pipeline('tool.before', call, context);
+  // Only the input, as in a run: guards must see the tool that is called.
+  const { input } = await hooks.pipeline('tool.before', call, context);
+  const effectiveCall = { ...call, input };
   await hooks.guard('tool.before', effectiveCall, context);
   // A plugin's resolver may provide the result, in which case the action does not run.
   const resolution = await hooks.resolve('tool.before', effectiveCall, context);
@@ -93,7 +95,7 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
     resolution === undefined
       ? await callAction({
           tool,
-          input: effectiveCall.input,
+          input,
           workspace: options.workspace,
           isApproved: true,
           signal: request.signal,
@@ -103,8 +105,7 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
         })
       : { ok: true, output: resolution };
   const result: HookValues['tool.after'] = {
-    ...call,
-    input: effectiveCall.input,
+    ...effectiveCall,
     ok: outcome.ok,
     output: outcome.ok ? outcome.output : outcome.message,
   };
@@ -112,9 +113,9 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
     hooks.effect('tool.after', result, context);
     throw outcome.problem;
   }
-  const effectiveResult = await hooks.pipeline('tool.after', result, context);
-  hooks.effect('tool.after', effectiveResult, context);
-  return effectiveResult.output;
+  const { output } = await hooks.pipeline('tool.after', result, context);
+  hooks.effect('tool.after', { ...result, output }, context);
+  return output;
 }
 
 function summarize(plugin: ManagedPlugin, availability: PluginAvailability): PluginSummary {

@@ -14,9 +14,15 @@ export interface HookValues {
   'prompt.after': { text: string; outcome: string };
   'step.before': { step: number };
   'step.after': { step: number; finishReason: string };
-  /** Before a tool is called; `input` is any JSON and is validated by the tool's schema afterwards. */
+  /**
+   * Before a tool is called. Of a pipeline's result only `input` is used; it is any JSON and is validated by
+   * the tool's schema afterwards.
+   */
   'tool.before': { toolName: string; toolCallId: string; input: unknown };
-  /** After the tool; `output` is any JSON, or the text of the failure when `ok` is false. */
+  /**
+   * After the tool; `output` is any JSON, or the text of the failure when `ok` is false. Pipelines run only
+   * after a success, and of their result only `output` is used.
+   */
   'tool.after': { toolName: string; toolCallId: string; input: unknown; ok: boolean; output: unknown };
   /** Before the text of an answer is stored. */
   'answer.before': { text: string };
