@@ -115,6 +115,15 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   };
 }
 
+/** Stops the gateway unless it has ended. Returns its exit code, or the signal that ended it. */
+async function stop({ process: child }: Backend): Promise<number | string | null> {
+  if (child.exitCode === null && child.signalCode === null) {
+    child.kill('SIGTERM');
+    await once(child, 'exit');
+  }
+  return child.exitCode ?? child.signalCode;
+}
+
 async function waitForReady(backend: Backend): Promise<void> {
   const deadlineMs = performance.now() + 60_000;
   while (!backend.isReady) {
@@ -145,8 +154,7 @@ try {
     for (const index of [0, 1]) {
       const oldBackend = backends[index];
       if (!oldBackend) continue;
-      oldBackend.process.kill('SIGTERM');
-      const [code] = (await once(oldBackend.process, 'exit')) as [number | null];
+      const code = await stop(oldBackend);
       if (code !== 0) load.tally.failures.push(`a gateway exited with ${code}`);
       const next = await startGateway(database.url);
       backends[index] = next;
@@ -169,11 +177,7 @@ try {
   );
 } finally {
   proxy.close();
-  for (const backend of backends) {
-    if (!backend || backend.process.exitCode !== null) continue;
-    backend.process.kill('SIGTERM');
-    await once(backend.process, 'exit');
-  }
+  for (const backend of backends) if (backend) await stop(backend);
   await database.stop();
 }
 process.exitCode = hasFailed ? 1 : 0;

@@ -209,8 +209,11 @@ try {
   await checkStalledReaders();
   await checkDisconnections();
 } finally {
-  gateway.kill('SIGTERM');
-  await once(gateway, 'close');
+  // A gateway that crashed has closed already.
+  if (gateway.exitCode === null && gateway.signalCode === null) {
+    gateway.kill('SIGTERM');
+    await once(gateway, 'close');
+  }
   agent.destroy();
   await provider.close();
   await rm(folder, { recursive: true, force: true });
