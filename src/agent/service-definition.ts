@@ -19,7 +19,7 @@ export interface ServiceStartContext {
 
 /** The second argument of an action or a command. */
 export interface ServiceCallContext {
-  /** Aborted at the deadline and when the service stops. */
+  /** Aborted at the deadline, when the service stops, and when the caller disconnects. */
   signal: AbortSignal;
   requestId: string;
   log: Log;

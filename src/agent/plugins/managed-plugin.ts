@@ -33,8 +33,8 @@ export interface ManagedPlugin {
   /** The result of the last call of `availability`. */
   state(): { state: PluginState; reasons: string[]; since: string };
   /**
-   * Whether its hooks are called: it is enabled and did not fail to start. A later
-   * failure removes its tools but keeps its guards.
+   * Whether its hooks are called: it is enabled and did not fail to start. A later failure removes its
+   * tools but keeps its hooks, so that its guards cannot be bypassed.
    */
   isActive(): boolean;
   hasFailedToStart(): boolean;

@@ -123,6 +123,8 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
   ];
 }
 
+// Masks of hidden paths outside of the workspace. A mask that contains the workspace is not read-only like
+// the others, since bubblewrap creates the mount point of the workspace in it.
 function outsideMasks({ hidden, workspace, read, write }: SandboxView): string[] {
   const visiblePaths = [...systemFolders, ...read, ...write];
   return topmostPaths(

@@ -69,8 +69,8 @@ export function compileOperations(
 }
 
 /**
- * The result as JSON. Throws a Problem when the call is refused, fails, times out, or outlives its
- * service or caller.
+ * The result as JSON. Throws a Problem when the call is refused, fails, times out, or outlives its service.
+ * When its caller disconnects, only the signal of its context is aborted.
  */
 export async function callOperation(call: OperationCall, options: OperationOptions): Promise<unknown> {
   const { operation, running, log } = call;

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
+import { supervisorLimits } from '../../../src/agent/services/index.ts';
 import type { ServiceDefinition } from '../../../src/agent/service-definition.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
 import { isRunning } from '../../support/processes.ts';
@@ -229,7 +230,7 @@ describe.each(['current', 'classic'] as const)('the services of the %s variant',
       .poll(async () => (await control('faulty', 'status')).service, { timeout: 80_000, interval: 100 })
       .toMatchObject({
         state: 'failed',
-        restarts: 5,
+        restarts: supervisorLimits.retries,
         lastError: 'It exited by itself with the exit code 7.',
       });
     expect(await control('faulty', 'stop')).toMatchObject({ changed: true, service: { state: 'stopped' } });

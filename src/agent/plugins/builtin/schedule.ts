@@ -5,6 +5,8 @@ import { createScheduleRunner, type ScheduleRunner, type ScheduleRunnerOptions }
 
 const maxSchedules = 1_000;
 const maxDelaySeconds = 366 * 86_400;
+// A time that has passed by no more than this is due at once.
+const pastToleranceMs = 60_000;
 
 type ScheduleInputs = {
   once: { instructions: string; at?: string; inSeconds?: number };
@@ -84,7 +86,7 @@ function addingActions(
       async run({ instructions, at, inSeconds = 0 }, { refuse }) {
         const nowMs = clock.now().getTime();
         const dueMs = at === undefined ? nowMs + inSeconds * 1000 : Date.parse(at);
-        if (!(dueMs >= nowMs - 60_000 && dueMs <= nowMs + maxDelaySeconds * 1000))
+        if (!(dueMs >= nowMs - pastToleranceMs && dueMs <= nowMs + maxDelaySeconds * 1000))
           refuse('The time must be in the future and at most a year from now.');
         await requireFreeSlot(refuse);
         const text = instructions.toWellFormed();

@@ -59,6 +59,7 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     area.value = joinTexts([...unsentMessages.map(({ text }) => text), area.value]);
     attachments.set([...unsentMessages.flatMap(({ files }) => files), ...attachments.read()]);
     draft.save();
+    // Only a chat could get the message twice: other sessions accept a repeated message once, by its id.
     showProblem(problem, error, { mayHaveArrived: chatId !== null && isUnanswered(error) });
   }
 
