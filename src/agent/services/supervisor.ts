@@ -199,9 +199,12 @@ function isSettled({ target, phase }: Supervision): boolean {
 async function startService(service: Supervision): Promise<void> {
   enter(service, { state: 'starting', isBackingOff: false });
   const run = createRun(service.definition, service);
-  const reason = await run.start(service.interrupt.signal);
+  const { signal } = service.interrupt;
+  const reason = await run.start(signal);
   if (reason === null)
     return enter(service, { state: 'running', run, startedMs: service.clock.monotonicMs() });
+  // A stop ended this attempt, which is no failure, even if another start has followed the stop.
+  if (signal.aborted) return endRun(service, run);
   if (service.target === 'running') service.lastError = reason;
   await endRun(service, run);
   if (service.target === 'running' && countFailure(service)) await backOff(service);

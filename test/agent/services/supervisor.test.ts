@@ -63,6 +63,24 @@ describe('a service supervisor', () => {
     await supervisor.close();
   });
 
+  test('counts no failure when a start follows a stop of a running attempt', async () => {
+    let startCount = 0;
+    const supervisor = supervise({
+      async start() {
+        startCount += 1;
+        if (startCount === 1) await new Promise(() => {});
+      },
+      stop: async () => {},
+    });
+    const firstStart = supervisor.control('start');
+    await expect.poll(() => startCount).toBe(1);
+    const stop = supervisor.control('stop');
+    await supervisor.control('start');
+    expect(supervisor.snapshot()).toMatchObject({ state: 'running', lastError: null });
+    await Promise.all([firstStart, stop]);
+    await supervisor.close();
+  });
+
   test('retries again when a failed service is started', async () => {
     let startCount = 0;
     const supervisor = supervise(
