@@ -25,7 +25,7 @@ export { makePlugin, makeProject } from './template.ts';
 export { isRendered, renderProject } from './render.ts';
 export { startDetached, supervisorClient, type SupervisorClient } from './supervisor-client.ts';
 export { startSupervisor } from './supervisor/supervisor.ts';
-export { openLogFile } from './supervisor/log-file.ts';
+export { logFileNames, openLogFile } from './supervisor/log-file.ts';
 export type { Runner } from './supervisor/gateway-process.ts';
 export {
   listeningFd,

@@ -50,4 +50,21 @@ describe('townhall city logs', () => {
     expect(await exit).toBe(0);
     log.close();
   });
+
+  test('prints the lines that were written before a rotation is seen', async () => {
+    const log = openLogFile(logFile, { maxBytes });
+    log.write('line one\n');
+    const { lines, exit, close } = startLogs('--follow');
+    await expect.poll(() => lines).toEqual(['line one']);
+    // All within one turn of the event loop, so the command sees only the result of both rotations. The first
+    // file ends within line three, which the second file continues.
+    log.write('line two\nline ');
+    log.write('three\nline four\n');
+    log.write('line five\n');
+    await expect.poll(() => lines).toEqual(['line one', 'line two', 'line three', 'line four', 'line five']);
+    close();
+    log.write('the last line\n');
+    expect(await exit).toBe(0);
+    log.close();
+  });
 });

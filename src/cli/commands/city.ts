@@ -1,11 +1,13 @@
 // `townhall city`: operates what `townhall deploy` has deployed. Its internal actions are processes
 // of the deployment: `serve` is a gateway under the supervisor, `check` inspects the entry of a
 // project.
-import { createReadStream, existsSync } from 'node:fs';
-import { stat, watch } from 'node:fs/promises';
+import { on } from 'node:events';
+import { createReadStream, existsSync, watch } from 'node:fs';
+import { open, stat, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
 import {
   cityFolder,
+  logFileNames,
   openProject,
   rollBack,
   startDetached,
@@ -197,48 +199,111 @@ async function waitUntilServing(folder: CityFolder): Promise<NonNullable<Survey[
 async function printLogs({ options, ...context }: CityCall<{ follow: boolean }>): Promise<number> {
   const { logFile } = cityFolder(directoryOf(options));
   if (!existsSync(logFile)) throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
-  let offset = await printFrom(logFile, 0, context);
-  if (!options.follow) return 0;
-  // Watch the folder: a watch of the file would end with its first rotation, which renames the file.
-  for await (const { filename } of watch(dirname(logFile))) {
-    if (filename !== basename(logFile)) continue;
-    const size = await sizeOf(logFile);
-    // In the middle of a rotation there is no file; its creation is the next change.
-    if (size === undefined) continue;
-    // The file was rotated.
-    if (size < offset) offset = 0;
-    offset = await printFrom(logFile, offset, context);
-    if (!context.isOutputOpen()) break;
-  }
+  if (options.follow) await followLogs(logFile, context);
+  else await printLines(createReadStream(logFile), emptyLine, context);
   return 0;
 }
 
-/** Undefined when the file does not exist. */
-async function sizeOf(path: string): Promise<number | undefined> {
+const emptyLine: Buffer = Buffer.alloc(0);
+
+/** How far a log has been printed. */
+interface LogPosition {
+  /** The file by its inode, since a rotation renames it. */
+  inode: number;
+  offset: number;
+  /** The text before the offset whose line is not complete yet. */
+  partialLine: Buffer;
+}
+
+/** Prints the file and then each new line, until the reader of the output closes it. */
+async function followLogs(logFile: string, context: CommandContext): Promise<void> {
+  // Watch the folder: a watch of the file would end with its first rotation, which renames the file. The
+  // watch begins before the first read, so that no line falls between the two.
+  const watcher = watch(dirname(logFile));
   try {
-    return (await stat(path)).size;
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
+    const changes = on(watcher, 'change');
+    const { ino: inode } = await stat(logFile);
+    let position = await printUnread(logFile, { inode, offset: 0, partialLine: emptyLine }, context);
+    for await (const [, name] of changes) {
+      if (name !== basename(logFile)) continue;
+      position = await printUnread(logFile, position, context);
+      if (!context.isOutputOpen()) break;
+    }
+  } finally {
+    watcher.close();
   }
 }
 
-/** Prints the complete lines from an offset and returns the offset after the last complete line. */
-async function printFrom(
-  path: string,
-  start: number,
+/** Prints what follows the position, in its file and in all newer ones. Returns the new position. */
+async function printUnread(
+  logFile: string,
+  position: LogPosition,
+  context: CommandContext,
+): Promise<LogPosition> {
+  const files = await openLogFiles(logFile);
+  try {
+    // Without the file of the position, which so many rotations have deleted, all files are newer.
+    const first = Math.max(
+      0,
+      files.findIndex(({ inode }) => inode === position.inode),
+    );
+    let { partialLine } = position;
+    let next = position;
+    for (const { handle, inode } of files.slice(first)) {
+      const start = inode === position.inode ? position.offset : 0;
+      const chunks = handle.createReadStream({ start, autoClose: false });
+      const { bytes, rest } = await printLines(chunks, partialLine, context);
+      partialLine = rest;
+      next = { inode, offset: start + bytes, partialLine };
+    }
+    return next;
+  } finally {
+    for (const { handle } of files) await handle.close();
+  }
+}
+
+/** The existing files of the log, the oldest first. */
+async function openLogFiles(logFile: string): Promise<{ handle: FileHandle; inode: number }[]> {
+  const files: { handle: FileHandle; inode: number }[] = [];
+  // Open the newest first: a rotation meanwhile gives files older names, so this order misses none of them,
+  // and may meet one twice. In the middle of a rotation the newest name does not exist.
+  for (const name of logFileNames(logFile)) {
+    const handle = await open(name).catch((error: unknown) => {
+      if (isMissing(error)) return undefined;
+      throw error;
+    });
+    if (handle === undefined) continue;
+    const { ino: inode } = await handle.stat();
+    if (files.some((file) => file.inode === inode)) await handle.close();
+    else files.unshift({ handle, inode });
+  }
+  return files;
+}
+
+/**
+ * Prints the complete lines, the first of which begins with `partialLine`. Returns the number of bytes that it
+ * read and the text after the last complete line.
+ */
+async function printLines(
+  chunks: AsyncIterable<Buffer>,
+  partialLine: Buffer,
   { print, isOutputOpen }: CommandContext,
-): Promise<number> {
-  let partialLine = '';
-  let offset = start;
-  for await (const chunk of createReadStream(path, { start, encoding: 'utf8' }) as AsyncIterable<string>) {
-    offset += Buffer.byteLength(chunk);
-    const lines = (partialLine + chunk).split('\n');
-    partialLine = lines.pop() ?? '';
-    for (const line of lines) print(line);
+): Promise<{ bytes: number; rest: Buffer }> {
+  let bytes = 0;
+  let rest = partialLine;
+  for await (const chunk of chunks) {
+    bytes += chunk.length;
+    const end = chunk.lastIndexOf('\n');
+    if (end < 0) {
+      rest = Buffer.concat([rest, chunk]);
+      continue;
+    }
+    const text = Buffer.concat([rest, chunk.subarray(0, end)]).toString('utf8');
+    for (const line of text.split('\n')) print(line);
+    rest = chunk.subarray(end + 1);
     if (!isOutputOpen()) break;
   }
-  return offset - Buffer.byteLength(partialLine);
+  return { bytes, rest };
 }
 
 /** Prints the services that the entry of a project exports, as one line of JSON. */

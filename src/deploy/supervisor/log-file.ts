@@ -11,6 +11,11 @@ export interface LogFile {
 const defaultMaxBytes = 16 * 1024 * 1024;
 const maxFiles = 3;
 
+/** The names that the file and its rotated predecessors have, the newest first. */
+export function logFileNames(path: string): string[] {
+  return Array.from({ length: maxFiles }, (_, age) => (age === 0 ? path : `${path}.${age}`));
+}
+
 export function openLogFile(
   path: string,
   { maxBytes = defaultMaxBytes }: { maxBytes?: number } = {},
@@ -20,8 +25,12 @@ export function openLogFile(
 
   // Close the old file last: if the new file cannot be opened, writes continue to the old one.
   function rotate(): void {
-    for (let age = maxFiles - 1; age >= 1; age -= 1)
-      renameIfExists(age === 1 ? path : `${path}.${age - 1}`, `${path}.${age}`);
+    const [oldestName = path, ...newerNames] = logFileNames(path).toReversed();
+    let target = oldestName;
+    for (const name of newerNames) {
+      renameIfExists(name, target);
+      target = name;
+    }
     const oldFd = fd;
     fd = openSync(path, 'a', 0o600);
     size = 0;
