@@ -17,7 +17,8 @@ import {
   type GatewayConfig,
 } from '../../gateway/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
-import { closeOnError, createClosers, type Closers } from '../../kernel/closers.ts';
+import { closeOnError, closeOnFailure, createClosers, type Closers } from '../../kernel/closers.ts';
+import { errorCode } from '../../kernel/file-errors.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import type { Log } from '../../kernel/log.ts';
@@ -273,12 +274,15 @@ async function openConsole(
 ): Promise<{ console: Console; url: string }> {
   const openConsoleAt = async (port: number): Promise<{ console: Console; url: string }> => {
     const console = await createConsole({ ...config, port }, { log });
-    const { url } = await console.listen();
+    const { url } = await closeOnFailure(console.listen(), () => console.close());
     return { console, url };
   };
-  return hasOwnPort
-    ? explainListenErrors(openConsoleAt(config.port), [consoleAddress(config)])
-    : openConsoleAt(config.port).catch(() => openConsoleAt(0));
+  if (hasOwnPort) return explainListenErrors(openConsoleAt(config.port), [consoleAddress(config)]);
+  return openConsoleAt(config.port).catch((error: unknown) => {
+    // The console wraps the error of the socket.
+    if (!(error instanceof Error) || errorCode(error.cause) !== 'EADDRINUSE') throw error;
+    return openConsoleAt(0);
+  });
 }
 
 // A checkout has no `townhall` on the PATH. npm sets this variable to the name of the script that it runs.
