@@ -26,6 +26,10 @@ interface BureausOptions {
   store: BureausStore;
   log: Log;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
+  /**
+   * Tells every replica, once the transaction has committed, to check the credentials of its running calls
+   * again and to reload the limits and origins of Bureaus.
+   */
   changes: { bump(tx: Tx): Promise<void> };
   findTokenOwner: FindTokenOwner;
 }
@@ -146,7 +150,9 @@ function changeSettings(
 ): Promise<BureauReply> {
   return changeBureau(options, call, async (tx, before) => {
     refuseArchived(before.state);
+    const diff = diffSettings(before, settings);
+    if (Object.keys(diff).length === 0) return null;
     const after = await options.store.update(tx, before.bureauId, { ...before, ...settings });
-    return { after, diff: diffSettings(before, settings) };
+    return { after, diff };
   });
 }

@@ -1,4 +1,5 @@
 // The settings of a Bureau in request bodies, and their differences for the audit log.
+import { isDeepStrictEqual } from 'node:util';
 import { requireStorable } from '../../kernel/contract/storable.ts';
 import { requireOrigins, requireRedirectUris } from './server-url.ts';
 import type { Bureau, BureauSettings } from './store.ts';
@@ -49,13 +50,12 @@ const contractNames: Record<keyof BureauSettings, string> = {
   metadata: 'metadata',
 };
 
-/** The old and new values of the changed settings, by the contract's member names. */
+/** The old and new values of the settings that differ, by the contract's member names. */
 export function diffSettings(before: Bureau, settings: Partial<BureauSettings>): Record<string, unknown> {
   const toJson = (value: unknown) => (typeof value === 'bigint' ? Number(value) : value);
   return Object.fromEntries(
-    (Object.keys(settings) as (keyof BureauSettings)[]).map((name) => [
-      contractNames[name],
-      { from: toJson(before[name]), to: toJson(settings[name]) },
-    ]),
+    (Object.keys(settings) as (keyof BureauSettings)[])
+      .filter((name) => !isDeepStrictEqual(before[name], settings[name]))
+      .map((name) => [contractNames[name], { from: toJson(before[name]), to: toJson(settings[name]) }]),
   );
 }

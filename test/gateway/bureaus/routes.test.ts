@@ -235,6 +235,21 @@ describe('changes of a Bureau', () => {
     ]);
   });
 
+  test('are recorded with the members that differ', async () => {
+    const settings = { name: 'Old', starting_credits: 5, metadata: { list: [1], plan: 'trial' } };
+    const bureau = await world.admin.bureaus.createBureau({ server_url: serverUrl, ...settings });
+    const { bureau_id } = bureau;
+    const { bureaus } = world.admin;
+    expect(await bureaus.updateBureau({ bureau_id, ...settings })).toEqual(bureau);
+    expect(await bureaus.updateServer({ bureau_id, server_url: serverUrl })).toEqual(bureau);
+    expect(await auditActions(bureau_id)).toEqual(['bureaus.createBureau']);
+    await bureaus.updateBureau({ bureau_id, ...settings, name: 'New' });
+    const entries = await world.sql`
+      select diff from gateway.audit_entries
+      where target_id = ${bureau_id} and action = 'bureaus.updateBureau'`;
+    expect(entries).toEqual([{ diff: { name: { from: 'Old', to: 'New' } } }]);
+  });
+
   test('remove a limit with null', async () => {
     const { bureau_id } = await world.admin.bureaus.createBureau({
       server_url: serverUrl,
