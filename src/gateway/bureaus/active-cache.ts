@@ -14,11 +14,18 @@ export interface ActiveBureauCache {
 export function createActiveBureauCache(store: Pick<BureausStore, 'listActive'>): ActiveBureauCache {
   let limits: ReadonlyMap<string, number> = new Map();
   let loginOrigins: ReadonlySet<string> = new Set();
+  // Refreshes may overlap. The rows of an older one must not replace those of a newer one.
+  let startedRefreshes = 0;
+  let appliedRefresh = 0;
   return {
     requestsPerMinute: (bureauId) => limits.get(bureauId),
     hasLoginOrigin: (origin) => loginOrigins.has(origin),
     async refresh() {
+      startedRefreshes += 1;
+      const refresh = startedRefreshes;
       const rows = await store.listActive();
+      if (refresh < appliedRefresh) return;
+      appliedRefresh = refresh;
       loginOrigins = new Set(
         rows.flatMap(({ redirectOrigins, redirectUris, serverUrl }) => [
           ...redirectOrigins,
