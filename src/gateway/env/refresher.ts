@@ -8,7 +8,7 @@ export interface Refresher {
    * then continue in the background.
    */
   refresh(): Promise<void>;
-  /** Stops retrying and waits for the running load. */
+  /** Stops retrying and waits for the running load and the one that is queued behind it. */
   close(): Promise<void>;
 }
 
@@ -60,7 +60,7 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
     async close() {
       stop.abort();
       await pendingRetry;
-      await currentRefresh?.catch(() => undefined);
+      await (queuedRefresh ?? currentRefresh)?.catch(() => undefined);
     },
   };
 }
