@@ -63,6 +63,7 @@ export async function startDetached(options: StartOptions): Promise<void> {
   const { folder, clock } = options;
   await mkdir(folder.root, { recursive: true, mode: 0o700 });
   const log = await open(folder.logFile, 'a', 0o600);
+  // In bytes: the log of earlier runs may contain any text.
   const logStart = (await log.stat()).size;
   try {
     const child = spawnDetached(options, log.fd);
@@ -73,7 +74,7 @@ export async function startDetached(options: StartOptions): Promise<void> {
     const deadlineMs = clock.monotonicMs() + startTimeoutMs;
     while ((await supervisor.status()) === null) {
       if (failure !== null || clock.monotonicMs() > deadlineMs) {
-        const output = (await readFile(folder.logFile, 'utf8')).slice(logStart).trim();
+        const output = (await readFile(folder.logFile)).subarray(logStart).toString('utf8').trim();
         const reason = failure ?? `no answer within ${startTimeoutMs / 1_000} seconds`;
         throw new Error(`The supervisor did not start: ${output === '' ? reason : output}`);
       }
