@@ -137,7 +137,10 @@ export async function confirm(supervisor: SupervisorData, cityState: CityState):
   // Close the previous address: otherwise its callers would wait in the queue of a socket from which no
   // process accepts.
   if (before !== undefined && before.socket !== candidate.socket) before.socket.close();
-  await removeOldVersions(folder, cityState);
+  // The deployment is complete. An error here would make the command undo it, and delete the running version.
+  await removeOldVersions(folder, cityState).catch((error: unknown) =>
+    log.warn({ err: error }, 'old versions could not be removed'),
+  );
 }
 
 /** tried or switched → idle, or serving with `before`. Other states stay as they are. */
