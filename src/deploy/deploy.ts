@@ -125,10 +125,12 @@ async function runSteps(
 
   progress('trial', `trying ${name}`);
   const request = { version: name, runner, env: plan.gatewayEnv, ...plan.address, startMs };
-  const trialResult = await withSupervisorProgress(supervisor, options, () => supervisor.trial(request));
+  const trialResult = await withSupervisorProgress(supervisor, 'trial', options, () =>
+    supervisor.trial(request),
+  );
 
   progress('switch', `switching to ${name}`);
-  await withSupervisorProgress(supervisor, options, () => supervisor.switch());
+  await withSupervisorProgress(supervisor, 'switch', options, () => supervisor.switch());
   await requireHealthy(trialResult.url, options);
 
   const state = nextState(plan, name, trialResult);
@@ -187,21 +189,22 @@ function recordOf({ cityId, name, baseUrl, version }: CityState, status: CityRec
 
 const pollIntervalMs = 250;
 
-/** Runs a request to the supervisor and reports the supervisor's activity meanwhile. */
+/** Runs a request of the step to the supervisor and reports the supervisor's activity meanwhile. */
 async function withSupervisorProgress<T>(
   supervisor: SupervisorClient,
+  step: Step,
   { progress, clock }: DeployOptions,
   work: () => Promise<T>,
 ): Promise<T> {
   const completion = new AbortController();
   const poll = async (): Promise<void> => {
-    let lastStep: string | null = null;
+    let lastActivity: string | null = null;
     while (!completion.signal.aborted) {
       await clock.sleep(pollIntervalMs, completion.signal).catch(() => undefined);
       if (completion.signal.aborted) return;
-      const step = (await supervisor.status().catch(() => null))?.step ?? null;
-      if (step !== null && step !== lastStep) progress('trial', step);
-      lastStep = step;
+      const activity = (await supervisor.status().catch(() => null))?.step ?? null;
+      if (activity !== null && activity !== lastActivity) progress(step, activity);
+      lastActivity = activity;
     }
   };
   // Ignore an error from `progress` here: it is thrown again before the next step and stops the deployment.
