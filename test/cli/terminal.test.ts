@@ -65,6 +65,16 @@ describe.skipIf(!hasTerminal || inject('databaseSource')?.engine === 'postgres')
       expect(screen).toMatch(/12 characters/);
     });
 
+    test('setup is cancelled by Ctrl-D at a question', async () => {
+      const { code, screen } = await runOnTerminal(
+        folder,
+        ['admin', 'setup'],
+        [['Administrator ID:', '\u0004']],
+      );
+      expect(screen).toContain('Cancelled; nothing was changed.');
+      expect(code).toBe(1);
+    });
+
     test('setup refuses two different passwords', async () => {
       const { code, screen } = await runAdmin('setup', 'ada', {
         password: 'twelve-chars',

@@ -48,7 +48,10 @@ async function askHidden(question: string): Promise<string> {
 async function readLine(reader: ReturnType<typeof createInterface>, question: string): Promise<string> {
   try {
     return await new Promise<string>((resolve, reject) => {
-      reader.on('SIGINT', () => reject(new Error('Cancelled; nothing was changed.')));
+      const cancel = (): void => reject(new Error('Cancelled; nothing was changed.'));
+      reader.on('SIGINT', cancel);
+      // Ctrl-D, or a terminal that is closed.
+      reader.on('close', cancel);
       reader.question(question, resolve);
     });
   } finally {
