@@ -1,5 +1,6 @@
 // `townhall gateway --workers 2`: two processes behind one port on one PostgreSQL.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { request, type IncomingHttpHeaders } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
@@ -65,13 +66,50 @@ async function readWorkerIds(): Promise<number[]> {
   return children.trim().split(/\s+/).filter(Boolean).map(Number);
 }
 
+async function firstWorkerId(): Promise<number> {
+  const [id] = await readWorkerIds();
+  // process.kill(0, …) would signal the process group of the test.
+  if (id === undefined) throw new Error('The server has no workers.');
+  return id;
+}
+
+/** Stops a process with SIGSTOP during the work. */
+async function withoutProcess(id: number, work: () => Promise<void>): Promise<void> {
+  if (id === 0) throw new Error('The server has fewer than two workers.');
+  process.kill(id, 'SIGSTOP');
+  try {
+    await work();
+  } finally {
+    process.kill(id, 'SIGCONT');
+  }
+}
+
+interface Answer {
+  status: number;
+  headers: IncomingHttpHeaders;
+}
+
+/** Sends a request over a new connection. `fetch` could reuse one to either process. */
+function send(path: string, { token, body }: { token?: string; body?: object } = {}): Promise<Answer> {
+  const headers = {
+    'content-type': 'application/json',
+    ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+  };
+  const options = { method: body === undefined ? 'GET' : 'POST', headers, agent: false as const };
+  return new Promise((resolve, reject) => {
+    request(`${url}${path}`, options, (response) => {
+      response.resume();
+      response.once('end', () => resolve({ status: response.statusCode ?? 0, headers: response.headers }));
+      response.once('error', reject);
+    })
+      .once('error', reject)
+      .end(body === undefined ? undefined : JSON.stringify(body));
+  });
+}
+
 async function isServed(): Promise<boolean> {
-  const statuses = await Promise.all(
-    Array.from({ length: 8 }, () =>
-      fetch(`${url}/ready`, { headers: { connection: 'close' } }).then(({ status }) => status),
-    ),
-  );
-  return statuses.every((status) => status === 200);
+  const answers = await Promise.all(Array.from({ length: 8 }, () => send('/ready')));
+  return answers.every(({ status }) => status === 200);
 }
 
 async function loginAdmin() {
@@ -91,18 +129,6 @@ async function makeCustomer(credits: number): Promise<string> {
   return user.user_token;
 }
 
-/** Sends a POST request over a new connection. */
-async function post(path: string, token: string, body: object): Promise<Response> {
-  const headers = {
-    authorization: `Bearer ${token}`,
-    'content-type': 'application/json',
-    connection: 'close',
-  };
-  const response = await fetch(`${url}${path}`, { method: 'POST', headers, body: JSON.stringify(body) });
-  await response.arrayBuffer();
-  return response;
-}
-
 describe('townhall gateway --workers 2', () => {
   test('serves with two processes', async () => {
     expect(await readWorkerIds()).toHaveLength(2);
@@ -114,8 +140,12 @@ describe('townhall gateway --workers 2', () => {
     // A call costs 20 credits: four output tokens at five credits each, which is also the most that it may
     // cost. Each call has its own connection, so that both workers get calls.
     const callOnce = async () =>
-      (await post('/v1/ai/text', token, { model: 'acme/plain', prompt: 'hello', max_output_tokens: 4 }))
-        .status;
+      (
+        await send('/v1/ai/text', {
+          token,
+          body: { model: 'acme/plain', prompt: 'hello', max_output_tokens: 4 },
+        })
+      ).status;
     const statuses = await Promise.all(Array.from({ length: 200 }, callOnce));
     expect(statuses.filter((status) => status === 200)).toHaveLength(25);
     expect(statuses.filter((status) => status === 402)).toHaveLength(175);
@@ -127,17 +157,26 @@ describe('townhall gateway --workers 2', () => {
     expect(await callOnce()).toBe(200);
   });
 
-  test('opens a circuit breaker in both processes', async () => {
-    const token = await makeCustomer(500);
-    const callFailing = async () => {
+  test('opens a circuit breaker in a process that saw no failure', async () => {
+    const [failing = 0, other = 0] = await readWorkerIds();
+    // A customer for each process: credits that one of them has set aside are not free in the other.
+    const [tokenOfFailing, tokenOfOther] = [await makeCustomer(500), await makeCustomer(500)];
+    const callFailing = async (token: string) => {
       const body = { model: 'acme/failing', prompt: 'hello', max_output_tokens: 4 };
-      const response = await post('/v1/ai/text', token, body);
-      return response.headers.get('x-townhall-attempts') ?? '';
+      const { headers } = await send('/v1/ai/text', { token, body });
+      return String(headers['x-townhall-attempts']);
     };
-    await expect.poll(callFailing).toContain('breaker_open');
-    // Separate connections: of twelve, some reach the other process.
-    const attempts = await Promise.all(Array.from({ length: 12 }, callFailing));
-    expect(attempts.filter((attempt) => !attempt.includes('breaker_open'))).toEqual([]);
+    // A stopped process accepts no connections, so the running one gets every call.
+    await withoutProcess(other, async () => {
+      await expect.poll(() => callFailing(tokenOfFailing)).toContain('breaker_open');
+    });
+    await withoutProcess(failing, async () => {
+      // Once the process answers again, it has read the message that waited for it.
+      await expect.poll(isServed).toBe(true);
+      const callsBefore = provider.calls.length;
+      expect(await callFailing(tokenOfOther)).toContain('breaker_open');
+      expect(provider.calls).toHaveLength(callsBefore);
+    });
   });
 
   test('serves the metrics of both processes on one port', async () => {
@@ -148,7 +187,7 @@ describe('townhall gateway --workers 2', () => {
   });
 
   test('replaces a process that was killed', async () => {
-    const [first = 0] = await readWorkerIds();
+    const first = await firstWorkerId();
     process.kill(first, 'SIGKILL');
     await expect
       .poll(async () => {
@@ -161,7 +200,7 @@ describe('townhall gateway --workers 2', () => {
   });
 
   test('leaves no process after SIGTERM during a restart', async () => {
-    const [first = 0] = await readWorkerIds();
+    const first = await firstWorkerId();
     process.kill(first, 'SIGKILL');
     await expect.poll(async () => (await readWorkerIds()).filter((id) => id !== first)).toHaveLength(2);
     const ids = await readWorkerIds();
@@ -180,14 +219,26 @@ describe('townhall gateway --workers 2', () => {
   });
 });
 
+// Of 100 connections, 80 are for workers. Each worker has three connections besides its pool, and five more
+// for a project.
 describe('the connections of workers', () => {
+  const options = { workers: 8, maxConnections: 100, hasProject: false };
+
   test('stay below 80 % of the limit of the database', () => {
-    expect(divideConnections({ workers: 8, maxConnections: 100, hasProject: false })).toBe(7);
-    expect(divideConnections({ workers: 2, maxConnections: 100, hasProject: true })).toBe(10);
+    expect(divideConnections(options)).toBe(80 / 8 - 3);
+  });
+
+  test('leave room for those of a project', () => {
+    expect(divideConnections({ ...options, hasProject: true })).toBe(80 / 8 - 3 - 5);
+  });
+
+  test('are ten per worker at most', () => {
+    expect(divideConnections({ ...options, workers: 2 })).toBe(10);
   });
 
   test('are refused when fewer than two per worker remain', () => {
-    expect(() => divideConnections({ workers: 20, maxConnections: 100, hasProject: false })).toThrow(
+    // 80 / 20 - 3 leaves one.
+    expect(() => divideConnections({ ...options, workers: 20 })).toThrow(
       'WORKERS 20 is too many for a database with 100 connections',
     );
   });
