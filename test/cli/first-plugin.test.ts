@@ -40,7 +40,12 @@ function typeErrors(folder = plugin): Promise<string> {
   const compiler = join(repository, 'node_modules/typescript/bin/tsc');
   return runFile(process.execPath, [compiler, '-p', folder]).then(
     () => '',
-    (error: unknown) => (error as { stdout: string }).stdout,
+    (error: unknown) => {
+      const { stdout } = error as { stdout: string };
+      // A compiler that could not run prints no errors either.
+      if (stdout === '') throw error;
+      return stdout;
+    },
   );
 }
 
