@@ -358,6 +358,7 @@ describe.skipIf(missing !== null)('rendered deployment files', { timeout: 8 * mi
     test('the commands in the unit start the gateway', async () => {
       const unit = await exec('cat', '/srv/notes/deployment/notes.service');
       const commands = [...unit.matchAll(/^# {3}(.*)$/gm)].map(([, command = '']) => command);
+      // They create the user, give it the project, deploy, stop, copy the unit and start it.
       expect(commands).toHaveLength(6);
       for (const command of commands) await exec('sh', '-c', command);
       await waitFor(`${gateway}/health`);

@@ -87,6 +87,7 @@ describe('the limit of requests', () => {
           (await get(url, '/v1/accounts/me', bearer(token))).headers.get('ratelimit') ?? '',
         )?.[1],
       );
+    // One more request is allowed every five seconds, for which the bounds leave room on a busy machine.
     expect(await readRemaining(userToken)).toBeLessThan(12);
     const remainingBefore = await readRemaining(key);
     expect(remainingBefore).toBeLessThan(11);
@@ -112,6 +113,7 @@ describe('the limit of requests', () => {
       401: 5,
       429: 3,
     });
+    // 31 of the 40 are used, so 21 of these 30 are refused, or fewer on a busy machine.
     expect((await countStatuses(Array.from({ length: 30 }, () => get(url, link))))[429]).toBeGreaterThan(15);
   });
 
