@@ -98,7 +98,7 @@ function readDeployment(body: UpsertCityRequest): Deployment {
   };
 }
 
-/** Removes trailing slashes, so that each address has only one form. Throws 400 for an invalid address. */
+/** The address without trailing slashes, otherwise as it was given. Throws 400 for an invalid address. */
 function requireBaseUrl(text: string): string {
   const url = URL.canParse(text) && !/[\s\p{Cc}\\]/u.test(text) ? new URL(text) : undefined;
   const isWebAddress =

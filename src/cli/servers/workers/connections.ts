@@ -7,6 +7,7 @@ import { SettingError } from '../../../kernel/settings.ts';
 // Besides its pool, a gateway has a connection for jobs, one for notifications and one for long
 // statements.
 const connectionsBesidePool = 3;
+// As `gateway/project.ts` limits them.
 const projectConnections = 5;
 const mostConnections = 10;
 const fewestConnections = 2;
