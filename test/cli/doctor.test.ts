@@ -218,6 +218,15 @@ describe('townhall doctor', () => {
     });
   });
 
+  test('names a database whose password is not encoded', async () => {
+    const result = await examine([], { DATABASE_URL: 'postgres://someone:CANARY-50%@127.0.0.1:1/none' });
+    expect(result).toMatchObject({ code: 1 });
+    expect(result.of('database')).toMatchObject({
+      state: 'fail',
+      message: expect.stringMatching(/127\.0\.0\.1:1 cannot be used: .*URI malformed/),
+    });
+  });
+
   const examineFolder = (path: string) =>
     examine([], { DATABASE_URL: '', TOWNHALL_MASTER_KEY: '', DATABASE_PATH: path });
 

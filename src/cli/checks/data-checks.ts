@@ -175,7 +175,16 @@ function unusableDatabase(error: unknown, { databaseUrl }: GatewayConfig): Findi
 
 function withoutPassword(message: string, databaseUrl: string): string {
   const { password } = URL.canParse(databaseUrl) ? new URL(databaseUrl) : { password: '' };
-  return [password, decodeURIComponent(password)]
+  return [password, decodedOrSame(password)]
     .filter((part) => part !== '')
     .reduce((text, part) => text.replaceAll(part, '[redacted]'), message);
+}
+
+/** A password with a single `%` cannot be decoded, which is why its database cannot be used. */
+function decodedOrSame(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
