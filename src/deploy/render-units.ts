@@ -8,7 +8,7 @@ const serviceUser = 'townhall';
 
 export function renderUnit(options: RenderOptions): string {
   const { declaration, directory, user, command } = options;
-  const run = [...command, 'city', 'run', '--project', directory].map(systemdWord).join(' ');
+  const run = systemdCommand([...command, 'city', 'run', '--project', directory]);
   const setup = setupCommands(options).map((line) => `#   ${line}`);
   return `# ${notice}
 # Serves the version that was deployed last, even after a reboot; "townhall deploy" replaces the running version.
@@ -108,7 +108,7 @@ function hardening(declaration: Declaration, directory: string): string[] {
 export function renderAgentUnit({ declaration, command }: RenderOptions): string {
   const { name } = declaration;
   const service = `${name}-agent`;
-  const run = [...command, 'agent'].map(systemdWord).join(' ');
+  const run = systemdCommand([...command, 'agent']);
   return `# ${notice}
 # An agent with its own user and data folder, /var/lib/${service}; the file agent.token there contains its token.
 # The agent runs commands in bubblewrap: apt-get install bubblewrap
@@ -149,6 +149,11 @@ function shellWord(word: string): string {
 // Path settings of systemd take the rest of the line unquoted; percent signs start specifiers.
 function systemdPath(path: string): string {
   return path.replaceAll('%', '%%');
+}
+
+/** In the arguments of a program, systemd replaces `${NAME}` by a variable and `$$` by one dollar sign. */
+function systemdCommand([program = '', ...words]: readonly string[]): string {
+  return [systemdWord(program), ...words.map((word) => systemdWord(word).replaceAll('$', '$$$$'))].join(' ');
 }
 
 function systemdWord(word: string): string {

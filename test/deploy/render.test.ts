@@ -320,6 +320,14 @@ describe('the rendered systemd units', () => {
     expect(unit).toContain("\n#   chown --recursive townhall: '/srv/100% notes'\n");
   });
 
+  test('the unit of the City doubles a dollar sign only where systemd replaces variables', () => {
+    // Of two dollar signs in an argument, systemd would leave one.
+    const unit = renderWith({}, { directory: '/srv/us$$ notes' })['notes.service'] ?? '';
+    expect(unit).toMatch(/^ExecStart=.* --project "\/srv\/us\$\$\$\$ notes"$/m);
+    expect(unit).toContain('\nWorkingDirectory=/srv/us$$ notes\n');
+    expect(unit).toContain('\nReadWritePaths="/srv/us$$ notes/.townhall"\n');
+  });
+
   test('the unit of the agent has its own user and folder', () => {
     const settings = linesOf(renderWith({})['notes-agent.service']);
     for (const setting of [
