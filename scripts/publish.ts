@@ -1,6 +1,6 @@
-// Publishes the packages of build/packages with provenance. It refuses while a field is missing
-// that the registry and the readers need and that only the publisher knows: the public addresses of
-// the project.
+// Publishes the packages of build/packages. It refuses while a field is missing that the registry and the
+// readers need and that only the publisher knows: the public addresses of the project. npm attaches the
+// provenance of the build because `publishConfig` in each package.json asks for it.
 //
 //   node scripts/publish.ts [--check] [--dry-run]
 //
@@ -36,11 +36,12 @@ function missingInManifest(file: string, { repository, homepage, bugs }: Json): 
   const { url, directory } = (repository ?? {}) as Json;
   const packageFolder = path.dirname(file);
   return [
-    ...(isAddress(url) ? [] : [`${file}: "repository.url", the public address of the repository`]),
     // npm's provenance compares the address with the repository that the build ran in.
-    ...(isAddress(url) && packageFolder !== '.' && directory !== packageFolder
-      ? [`${file}: "repository.directory" must be "${packageFolder}"`]
-      : []),
+    ...(isAddress(url) ? [] : [`${file}: "repository.url", the public address of the repository`]),
+    // The registry links a package to its folder in the repository.
+    ...(packageFolder === '.' || directory === packageFolder
+      ? []
+      : [`${file}: "repository.directory" must be "${packageFolder}"`]),
     ...(isAddress(homepage) ? [] : [`${file}: "homepage", the page that explains the project`]),
     ...(isAddress((bugs as Json | undefined)?.['url'])
       ? []

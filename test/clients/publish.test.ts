@@ -69,6 +69,14 @@ describe('the check before a publish', () => {
     ]);
   });
 
+  test('names the missing address and the missing folder of a client', () => {
+    change('clients/agent/package.json', { repository: undefined });
+    expect(findMissing(folder)).toEqual([
+      'clients/agent/package.json: "repository.url", the public address of the repository',
+      'clients/agent/package.json: "repository.directory" must be "clients/agent"',
+    ]);
+  });
+
   test('requires a contact in each document', () => {
     write('openapi/agent/openapi.yaml', stringify({ info: { title: 'Agent' } }));
     expect(findMissing(folder)).toEqual([
