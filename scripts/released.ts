@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { writeIfChanged } from './generate/files.ts';
 import { withOpenEnums } from './generate/open-enums.ts';
 import { surfaces } from './generate/surfaces.ts';
-import { runRedocly } from './generate/tools.ts';
+import { runRedocly, type ToolRun } from './generate/tools.ts';
 
 const root = path.join(import.meta.dirname, '..');
 const { values: options } = parseArgs({
@@ -66,19 +66,7 @@ async function main(): Promise<number> {
 
 async function compare(name: string): Promise<Verdict> {
   const [releasedDocument, currentDocument] = [readDocument(fileOf(name)), readDocument(bundleOf(name))];
-  const folder = mkdtempSync(path.join(tmpdir(), 'townhall-released-'));
-  const comparableFile = path.join(folder, `${name}.json`);
-  writeFileSync(comparableFile, JSON.stringify(withOpenEnums(releasedDocument, currentDocument)));
-  const { code, stdout, stderr } = await runRedocly(root, [
-    'diff',
-    comparableFile,
-    bundleOf(name),
-    '--config',
-    path.join(root, 'openapi/released/redocly.yaml'),
-    '--fail-on',
-    'major',
-  ]);
-  rmSync(folder, { recursive: true });
+  const { code, stdout, stderr } = await diff(name, withOpenEnums(releasedDocument, currentDocument));
   const [, major, minor, patch] = /(\d+) major, (\d+) minor, (\d+) patch/.exec(`${stdout}${stderr}`) ?? [];
   // The exit code alone is not enough: for an unreadable document there is no line with the counts.
   if (major === undefined) throw new Error(`redocly diff of ${name}:\n${stdout}\n${stderr}`);
@@ -91,6 +79,26 @@ async function compare(name: string): Promise<Verdict> {
       `${major} breaking, ${minor} added, ${patch} other`,
     report: stdout,
   };
+}
+
+/** Compares the released document with the contract. The folder of the document is removed in any case. */
+async function diff(name: string, releasedDocument: unknown): Promise<ToolRun> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'townhall-released-'));
+  try {
+    const releasedFile = path.join(folder, `${name}.json`);
+    writeFileSync(releasedFile, JSON.stringify(releasedDocument));
+    return await runRedocly(root, [
+      'diff',
+      releasedFile,
+      bundleOf(name),
+      '--config',
+      path.join(root, 'openapi/released/redocly.yaml'),
+      '--fail-on',
+      'major',
+    ]);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }
 
 function release(name: string): void {
