@@ -53,7 +53,7 @@ async function main(): Promise<number> {
     console.log(`released: ${name}: ${summary}`);
   }
   const isRefused = verdicts.some(({ isAllowed }) => !isAllowed);
-  if (isRefused && !options.replace) {
+  if (isRefused && !(options.release && options.replace)) {
     console.error('released: a breaking change needs a higher major version in the info of the documents');
     return 1;
   }

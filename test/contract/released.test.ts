@@ -34,14 +34,14 @@ function gate(...parameters: string[]) {
 }
 
 /** Runs the gate on a changed contract, then restores it. */
-async function gateWith(change: (document: Contract) => void) {
+async function gateWith(change: (document: Contract) => void, ...parameters: string[]) {
   const file = path.join(contract, 'gateway/bundle.json');
   const text = readFileSync(file, 'utf8');
   const document = JSON.parse(text) as Contract;
   change(document);
   writeFileSync(file, JSON.stringify(document));
   try {
-    return await gate();
+    return await gate(...parameters);
   } finally {
     writeFileSync(file, text);
   }
@@ -63,6 +63,11 @@ describe('the contract against its release', { timeout: 240_000 }, () => {
   test('fails for a removed operation', async () => {
     const { code, stderr } = await gateWith(({ paths }) => delete paths['/v1/ai/models']);
     expect(stderr).toMatch(/needs a higher major version/);
+    expect(code).toBe(1);
+  });
+
+  test('fails for a removed operation with --replace and without --release', async () => {
+    const { code } = await gateWith(({ paths }) => delete paths['/v1/ai/models'], '--replace');
     expect(code).toBe(1);
   });
 
