@@ -87,6 +87,12 @@ const scripts: Record<string, string> = {
       chunk({}, null, { choices: [], usage: separateReasoning }) +
       data('[DONE]'),
   }),
+  'negative-usage': verbatimModel({
+    json: completion(
+      { content: 'x'.repeat(400) },
+      { usage: { prompt_tokens: -1, completion_tokens: -1, total_tokens: -2 } },
+    ),
+  }),
   long: verbatimModel({ json: completion({ content: 'x'.repeat(9 * 1024 * 1024) }) }),
   failed: verbatimModel({
     json: JSON.stringify(failedAnswer),
@@ -226,6 +232,14 @@ describe.each(['passed', 'translated'])('a provider of chat completions, %s', (o
     expect(world.ledger.last().charged).toBe(BigInt(credits));
     await (await world.post('/v1/ai/text', { model: `${owner}/${name}`, prompt: 'hi' })).text();
     expect(world.ledger.last().charged).toBe(BigInt(credits));
+  });
+
+  test('is charged by the text of its answer for negative usage', async () => {
+    expect((await chat(`${owner}/negative-usage`)).status).toBe(200);
+    const { estimated, tokens } = world.ledger.last().facts;
+    expect(estimated).toBe(true);
+    // 400 letters; the number of tokens is an estimate.
+    expect(tokens.output).toBeGreaterThan(20);
   });
 
   test('is charged up to the limit for a long text without usage', async () => {

@@ -58,7 +58,8 @@ export function countPassthroughAnswer(
   const claim = readClaim({ ...asRecord(value['meta']), ...asRecord(value[usageMember]) });
   // A failed answer costs what the provider reports, and nothing if it reports no usage.
   bill.recordUsage(claim ?? (hasFailed?.(value) === true ? { tokens: noTokens, isFinal: true } : undefined));
-  if (claim === undefined) {
+  // Without usage, or with an impossible one, the bill charges the gateway's own count.
+  if (claim === undefined || claim === 'faulty') {
     const bytes = Buffer.from(JSON.stringify(value));
     const members = topLevelMembers(bytes)?.members ?? [];
     for (const text of findTexts(bytes, members, textMembers)) countText(bill, text.isReasoning, text.bytes);
