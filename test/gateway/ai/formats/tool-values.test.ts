@@ -80,6 +80,8 @@ const textBody = (text: string) => ({
 // A quote takes two characters in JSON.
 const quotes = '"'.repeat(1_100_000);
 const letters = 'x'.repeat(1_100_000);
+// 350,000 characters of three bytes each: two such texts exceed the limit only by their bytes.
+const ideographs = '\u6587'.repeat(350_000);
 const textOutput = { type: 'text', value: 'x' };
 
 describe('more than 2 MiB of tool inputs and JSON results', () => {
@@ -90,6 +92,7 @@ describe('more than 2 MiB of tool inputs and JSON results', () => {
     ['text', textBody(quotes), 'messages'],
     ['stream', streamBody({ text: quotes }, textOutput), 'prompt'],
     ['stream', streamBody({ text: letters }, { type: 'json', value: [letters] }), 'prompt'],
+    ['stream', streamBody({ text: ideographs }, { type: 'json', value: [ideographs] }), 'prompt'],
     ['stream', streamBody({ text: letters }, { type: 'error-json', value: [letters] }), 'prompt'],
   ])('is 413 in %s', async (path, body, param) => {
     const response = await world.post(`/v1/ai/${path}`, { model: 'gemini/ok', ...body });

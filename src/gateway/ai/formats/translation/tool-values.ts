@@ -6,15 +6,15 @@ import { Problem } from '../../../../kernel/problem.ts';
 import type { ModelCall, Prompt } from '../../hub/language-model.ts';
 import { approximateJsonBytes } from './json-size.ts';
 
-/** Maximum length of all tool inputs and JSON results of one call together, as JSON with its escapes. */
-export const maxToolValueLength = 2 * 1024 * 1024;
+/** Maximum size of all tool inputs and JSON results of one call together, as JSON with its escapes. */
+export const maxToolValueBytes = 2 * 1024 * 1024;
 
 /** Throws a 413 if the JSON values exceed the limit together; it names the tool call that goes beyond. */
 export function checkToolValues({ prompt, memberNames }: Pick<ModelCall, 'prompt' | 'memberNames'>): void {
-  let remainingLength = maxToolValueLength;
+  let remainingBytes = maxToolValueBytes;
   for (const { kind, toolName, toolCallId, value } of toolValues(prompt)) {
-    remainingLength -= jsonLength(value, remainingLength);
-    if (remainingLength < 0)
+    remainingBytes -= jsonBytes(value, remainingBytes);
+    if (remainingBytes < 0)
       throw new Problem(
         'too_large',
         'request_too_large',
@@ -47,10 +47,10 @@ function* toolValues(prompt: Prompt): Generator<ToolValue> {
   }
 }
 
-/** The length as JSON, or more than `limit` without serializing the value. */
-function jsonLength(value: unknown, limit: number): number {
-  const approximateLength = approximateJsonBytes(value, limit);
-  return approximateLength > limit
-    ? approximateLength
-    : ((JSON.stringify(value) as string | undefined)?.length ?? 0);
+/** The size as JSON, or more than `limit` without serializing the value. */
+function jsonBytes(value: unknown, limit: number): number {
+  const approximateBytes = approximateJsonBytes(value, limit);
+  return approximateBytes > limit
+    ? approximateBytes
+    : Buffer.byteLength((JSON.stringify(value) as string | undefined) ?? '');
 }
