@@ -41,6 +41,7 @@ export function geminiHandlers(context: AiContext): Pick<AiHandlers, GeminiOpera
         throw new Problem('bad_request', 'invalid_request', 'The member contents is required.', {
           param: 'contents',
         });
+      checkReplays(request);
       const model = context.catalog.callableModel(viewerOf(identity), path.model_id, 'stream');
       const size = sizeOf(toStreamRequest(model.id, request), 'stream');
       return { status: 200, body: { totalTokens: tokensOfRequest(size) } };

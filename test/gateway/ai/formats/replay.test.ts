@@ -271,6 +271,7 @@ describe('the limit on packed strings', () => {
         },
       ],
       ['/v1beta/models/gemini%2Fsigned:generateContent', { contents: [{ role: 'model', parts }] }],
+      ['/v1beta/models/gemini%2Fsigned:countTokens', { contents: [{ role: 'model', parts }] }],
     ];
     for (const [path, body] of bodies) expect((await world.post(path, body)).status, path).toBe(413);
     expect(provider.calls).toHaveLength(0);
