@@ -111,6 +111,8 @@ async function* withWarnings(
  */
 const geminiMember: RenameMember = (member) => {
   if (/^prompt(?:$|\[)/.test(member)) return 'contents';
+  // A JSON answer without a schema, which some models require, or a schema that is too large.
+  if (member === 'responseFormat') return 'generationConfig.responseSchema';
   if (member === 'reasoning_effort') return 'generationConfig.thinkingConfig.thinkingLevel';
   return member === 'maxOutputTokens' ? 'generationConfig.maxOutputTokens' : undefined;
 };

@@ -15,8 +15,18 @@ beforeAll(async () => {
       { ok: 'ok', tools: 'tools', failing: 'status?code=500', cut: 'reset?chunks=2' },
       {
         model: { rates: { input: 1_000_000, output: 1_000_000 } },
-        providers: [{ id: 'google', kind: 'google', base_url: provider.url, api_key_env: 'ACME_API_KEY' }],
-        models: [{ id: 'google/ok', provider: 'google', upstream_model: 'ok', rates: null }],
+        providers: ['google', 'anthropic'].map((id) => ({
+          id,
+          kind: id,
+          base_url: provider.url,
+          api_key_env: 'ACME_API_KEY',
+        })),
+        models: ['google', 'anthropic'].map((id) => ({
+          id: `${id}/ok`,
+          provider: id,
+          upstream_model: 'ok',
+          rates: null,
+        })),
       },
     ),
     resilience: testResilience,
@@ -270,6 +280,18 @@ describe('an error', () => {
     expect([response.status, await response.json()]).toMatchObject([
       422,
       { error: { details: [{ reason: 'unsupported_by_model', metadata: { param: 'contents' } }] } },
+    ]);
+  });
+
+  test("names the schema of Google's format that the model requires", async () => {
+    const response = await post('/v1beta/models/anthropic/ok:generateContent', {
+      ...hello,
+      generationConfig: { responseMimeType: 'application/json' },
+    });
+    const param = 'generationConfig.responseSchema';
+    expect([response.status, await response.json()]).toMatchObject([
+      422,
+      { error: { message: expect.stringContaining(param), details: [{ metadata: { param } }] } },
     ]);
   });
 
