@@ -200,6 +200,15 @@ describe('a function', () => {
     ]);
   });
 
+  test('is not called in the mode NONE, even if it is the only allowed one', async () => {
+    await post('/v1beta/models/acme/ok:generateContent', {
+      ...hello,
+      tools: [weather],
+      toolConfig: { functionCallingConfig: { mode: 'NONE', allowedFunctionNames: ['get_weather'] } },
+    });
+    expect(lastRequest()).toMatchObject({ tool_choice: 'none' });
+  });
+
   test('result without a call is refused', async () => {
     const contents = [{ role: 'user', parts: [{ functionResponse: { name: 'none', response: {} } }] }];
     const response = await post('/v1beta/models/acme/ok:generateContent', { contents });

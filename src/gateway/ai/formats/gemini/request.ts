@@ -94,6 +94,7 @@ function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['t
 
 function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['toolChoice'] {
   const { mode = 'AUTO', allowedFunctionNames = [] } = config?.functionCallingConfig ?? {};
+  if (mode === 'NONE') return { type: 'none' };
   const [onlyName, ...otherNames] = allowedFunctionNames;
   if (otherNames.length > 0)
     throw unsupportedMember(
@@ -101,8 +102,7 @@ function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['tool
       'Only one allowed function can be named; to allow several, leave the others out of tools.',
     );
   if (onlyName !== undefined) return { type: 'tool', toolName: onlyName };
-  if (mode === 'ANY') return { type: 'required' };
-  return { type: mode === 'NONE' ? 'none' : 'auto' };
+  return { type: mode === 'ANY' ? 'required' : 'auto' };
 }
 
 function refuseUnsupported({ cachedContent }: GeminiRequest, config: GeminiGenerationConfig): void {
