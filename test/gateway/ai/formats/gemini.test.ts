@@ -362,9 +362,28 @@ describe('a paid call', () => {
   });
 });
 
+const end = { finishReason: { unified: 'stop' as const, raw: undefined }, usage: unknownUsage() };
+
+describe('a streamed signature', () => {
+  test.each([
+    ['text-delta', { text: '', thoughtSignature: 'sig' }],
+    ['reasoning-delta', { text: '', thought: true, thoughtSignature: 'sig' }],
+  ] as const)('is kept on an empty %s', async (type, expected) => {
+    async function* parts(): AsyncGenerator<StreamPart> {
+      yield { type, id: '0', delta: '' };
+      yield { type, id: '0', delta: '', providerMetadata: { google: { thoughtSignature: 'sig' } } };
+      yield { type: 'finish', ...end };
+    }
+    const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: true };
+    const sentParts = [];
+    for await (const { candidates } of serializeChunks(parts(), options))
+      sentParts.push(...(candidates?.[0]?.content?.parts ?? []));
+    expect(sentParts).toEqual([expected]);
+  });
+});
+
 describe('a file that the model generated', () => {
   const options = { modelId: 'acme/draws', responseId: 'msg_1', includeThoughts: false };
-  const end = { finishReason: { unified: 'stop' as const, raw: undefined }, usage: unknownUsage() };
   const file = (data: Extract<StreamPart, { type: 'file' }>['data']) => ({
     type: 'file' as const,
     mediaType: 'image/png',

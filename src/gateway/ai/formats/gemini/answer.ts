@@ -90,11 +90,9 @@ function toParts(content: Content, options: GeminiAnswerOptions): GeminiPart[] {
 function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOptions): GeminiPart[] {
   switch (part.type) {
     case 'text-delta':
-      return part.delta === '' ? [] : [{ text: part.delta, ...signatureOf(part.providerMetadata) }];
+      return toTextDelta(part);
     case 'reasoning-delta':
-      return includeThoughts && part.delta !== ''
-        ? [{ text: part.delta, thought: true, ...signatureOf(part.providerMetadata) }]
-        : [];
+      return includeThoughts ? toTextDelta(part).map((delta) => ({ ...delta, thought: true })) : [];
     case 'tool-call':
       return [toFunctionCall(part)];
     case 'file':
@@ -102,6 +100,15 @@ function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOption
     default:
       return [];
   }
+}
+
+// Google's models may send the signature of a text after it, in a part with an empty text.
+function toTextDelta({
+  delta,
+  providerMetadata,
+}: Extract<StreamPart, { type: 'text-delta' | 'reasoning-delta' }>): GeminiPart[] {
+  const signature = signatureOf(providerMetadata);
+  return delta === '' && signature.thoughtSignature === undefined ? [] : [{ text: delta, ...signature }];
 }
 
 function toFilePart({ mediaType: mimeType, data: file }: Extract<Content, { type: 'file' }>): GeminiPart {
