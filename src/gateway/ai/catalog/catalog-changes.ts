@@ -1,7 +1,7 @@
 // Compares two catalogs, and finds the changes that an update refuses unless the operator allows them:
 // large changes of a price, and providers whose address or keys change.
 import type { ModelsFileEntry, ModelsFile } from './models-file.ts';
-import type { Rates } from './rates.ts';
+import { type Rates, videoResolutions } from './rates.ts';
 
 export interface MemberChange {
   member: string;
@@ -159,7 +159,7 @@ function jumpsOf(before: ModelsFileEntry, after: ModelsFileEntry, factor: number
   const { id } = after;
   if (before.rates === null || after.rates === null) {
     const isSame = before.rates === after.rates;
-    const [formerRate, nextRate] = [before.rates?.input, after.rates?.input];
+    const [formerRate, nextRate] = [before.rates, after.rates].map(firstRate);
     return isSame
       ? []
       : [{ id, rate: 'rates', aboveInputTokens: 0, before: formerRate ?? null, after: nextRate ?? null }];
@@ -183,32 +183,50 @@ function jumpsOf(before: ModelsFileEntry, after: ModelsFileEntry, factor: number
     );
 }
 
+/** A rate that shows that the model has prices: of its input, or of its first unit. */
+function firstRate(rates: Rates | null): Rate {
+  return rates?.input ?? Object.values(rates ?? {})[0];
+}
+
 function kindsOf({ rates, tiers }: ModelsFileEntry): (keyof Rates)[] {
   return [rates ?? {}, ...tiers.map((tier) => tier.rates)].flatMap(
     (table) => Object.keys(table) as (keyof Rates)[],
   );
 }
 
-// Tokens without a rate of their own are charged at another rate (metering/price.ts).
-const substituteRates: Partial<Record<keyof Rates, keyof Rates>> = {
-  cached_input: 'input',
-  cache_write: 'input',
-  cache_write_1h: 'cache_write',
-  reasoning: 'output',
+// Tokens and videos without a rate of their own are charged at another rate: the first of these that the
+// model has (metering/price.ts).
+const tokenSubstitutes: Partial<Record<keyof Rates, readonly (keyof Rates)[]>> = {
+  cached_input: ['input'],
+  cache_write: ['input'],
+  reasoning: ['output'],
 };
+const videoKinds: readonly (keyof Rates)[] = [
+  'video_second',
+  ...videoResolutions.map((lines) => `video_second_${lines}` as const),
+];
 
-/** The rate in a call with more than this many input tokens. */
-function rateAt(model: ModelsFileEntry, kind: keyof Rates, inputTokens: number): number | undefined {
-  const tier = model.tiers
+function substitutesOf(kind: keyof Rates): readonly (keyof Rates)[] {
+  const position = videoKinds.indexOf(kind);
+  if (position < 0) return tokenSubstitutes[kind] ?? [];
+  // The rate of the next lower resolution; below all resolutions with a rate the lowest of them.
+  return [...videoKinds.slice(0, position).toReversed(), ...videoKinds.slice(position + 1)];
+}
+
+/** The rate that is charged in a call with more than this many input tokens. */
+function rateAt({ rates, tiers }: ModelsFileEntry, kind: keyof Rates, inputTokens: number): Rate {
+  const [tier] = tiers
     .filter((candidate) => candidate.above_input_tokens <= inputTokens)
-    .toSorted((a, b) => b.above_input_tokens - a.above_input_tokens)
-    .find((candidate) => candidate.rates[kind] !== undefined);
-  const rate = tier?.rates[kind] ?? model.rates?.[kind];
-  const substitute = substituteRates[kind];
-  return rate ?? (substitute === undefined ? undefined : rateAt(model, substitute, inputTokens));
+    .toSorted((a, b) => b.above_input_tokens - a.above_input_tokens);
+  const chargedRates: Rates = { ...rates, ...tier?.rates };
+  const { input, cache_write: cacheWrite = input } = chargedRates;
+  if (kind === 'cache_write_1h' && input !== undefined)
+    return chargedRates[kind] ?? Math.max(2 * input, cacheWrite ?? 0);
+  return [kind, ...substitutesOf(kind)].map((name) => chargedRates[name]).find((rate) => rate !== undefined);
 }
 
 function isJump({ before, after }: PriceJump, factor: number): boolean {
+  // A kind that had no rate and no substitute was not sold before, so its rate replaces no price.
   if (before === undefined || before === null || before === after) return false;
   if (after === undefined || after === null) return true;
   const [lower, higher] = before < after ? [before, after] : [after, before];
