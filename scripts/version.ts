@@ -33,10 +33,10 @@ async function main(): Promise<void> {
   const version = versionOf('clients/gateway/package.json');
   if (version === previousVersion)
     throw new Error(`the changes in .changeset do not raise the version ${previousVersion}`);
-  replace('package.json', /"version": "[^"]+"/, `"version": "${version}"`);
-  replace('package.json', /"@townhall\/gateway": "[^"]+"/, `"@townhall/gateway": "${version}"`);
+  replace('package.json', /(?<="version": ")[^"]+/, version);
+  replace('package.json', /(?<="@townhall\/gateway": ")[^"]+/, version);
   for (const name of ['gateway/openapi.yaml', 'agent/openapi.yaml', 'agent/openapi.classic.yaml'])
-    replace(`openapi/${name}`, /^( {2}version:) .+$/m, `$1 ${version}`);
+    replace(`openapi/${name}`, /(?<=^ {2}version: ).+$/m, version);
   replace(
     'CHANGELOG.md',
     /^## /m,
@@ -70,5 +70,9 @@ function replace(file: string, pattern: RegExp, replacement: string): void {
   const text = readFileSync(path.join(root, file), 'utf8');
   // Test the pattern and not whether the text changes: an interrupted run may have written it before.
   if (!pattern.test(text)) throw new Error(`${file} has no place for the new version`);
-  writeFileSync(path.join(root, file), text.replace(pattern, replacement));
+  // A function, because a change may contain characters such as `$&`.
+  writeFileSync(
+    path.join(root, file),
+    text.replace(pattern, () => replacement),
+  );
 }
