@@ -74,12 +74,17 @@ describe('stem', () => {
     ['migrate', 'migration', 'migrations'],
     ['bureau', 'bureaus'],
     ['cor', 'cors'],
+    ['run', 'runs'],
+    ['use', 'uses'],
     ['price', 'prices', 'pricing'],
   ])('is the same for %s and its forms', (word, ...forms) => {
     expect(forms.map(stem)).toEqual(forms.map(() => stem(word)));
   });
 
-  test.each(['status', 'access', 'address', '502'])('does not merge %s with a shorter word', (word) => {
-    expect(stem(word)).toBe(word);
-  });
+  test.each(['status', 'access', 'address', 'pass', '502'])(
+    'does not merge %s with a shorter word',
+    (word) => {
+      expect(stem(word)).toBe(word);
+    },
+  );
 });

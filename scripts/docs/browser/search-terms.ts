@@ -6,8 +6,9 @@
  */
 export function stem(word: string): string {
   const lowerCaseWord = word.toLowerCase();
+  // Short words and words with digits lose only the `s` of a plural: `keys`, but not `bus` or `pass`.
   if (lowerCaseWord.length < 5 || /\d/.test(lowerCaseWord))
-    return lowerCaseWord.replace(/(?<=[^su]\w)s$/, '');
+    return lowerCaseWord.replace(/(?<=\w[^su])s$/, '');
   const base = lowerCaseWord
     .replace(/ies$/, 'y')
     .replace(/(?<=[^aeious])es$/, 'e')
