@@ -44,14 +44,17 @@ async function main(folder: string, output: string): Promise<void> {
   if (options.update) updateGuides(folder);
   const stamp = `${output}.stamp`;
   const inputs = inputDigest(folder);
-  if (options['if-changed'] && isCurrent(output, { stamp, inputs })) {
+  const checkedInputs = `${inputs} checked`;
+  // A portal that was built without the type check is current only for a build without it.
+  const currentStamps = options.check ? [checkedInputs] : [checkedInputs, inputs];
+  if (options['if-changed'] && isCurrent(output, { stamp, currentStamps })) {
     console.log('docs: the portal is up to date');
     return;
   }
   const staging = mkdtempSync(path.join(root, 'build/docs-'));
   try {
     publish(output, await buildPortal({ folder, staging, checksTypes: options.check }));
-    writeIfChanged(stamp, inputs);
+    writeIfChanged(stamp, options.check ? checkedInputs : inputs);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
@@ -60,14 +63,18 @@ async function main(folder: string, output: string): Promise<void> {
   );
 }
 
-/** Whether the portal exists and was built from these inputs. */
-function isCurrent(output: string, { stamp, inputs }: { stamp: string; inputs: string }): boolean {
-  return existsSync(output) && existsSync(stamp) && readFileSync(stamp, 'utf8') === inputs;
+/** Whether the portal exists and has one of these stamps. */
+function isCurrent(
+  output: string,
+  { stamp, currentStamps }: { stamp: string; currentStamps: readonly string[] },
+): boolean {
+  return existsSync(output) && existsSync(stamp) && currentStamps.includes(readFileSync(stamp, 'utf8'));
 }
 
 function inputDigest(folder: string): string {
   const bundles = surfaces.map(({ name }) => `src/contract/${name}/bundle.json`);
-  const scripts = ['scripts/docs.ts', 'scripts/docs', 'src/deploy/townhall.schema.json'];
+  // The pages and samples are made by both folders of scripts.
+  const scripts = ['scripts/docs.ts', 'scripts/docs', 'scripts/generate', 'src/deploy/townhall.schema.json'];
   const tools = ['@redocly/cli', 'highlight.js', 'marked', 'minisearch'];
   const versions = tools.map((name) => `${name}@${packageVersion(name)}`);
   return digestFiles(
