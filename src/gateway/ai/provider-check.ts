@@ -25,6 +25,7 @@ export interface ProviderCheck {
   model: string | null;
   /** The code of the failure. */
   code: string | null;
+  /** Continues a sentence that begins with the model; a whole sentence for `not_configured`. */
   message: string;
   duration_ms: number | null;
 }

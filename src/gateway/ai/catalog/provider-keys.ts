@@ -86,6 +86,7 @@ export function keyEnvs(entry: ProviderKeys): string[] {
 /** Whether at least one endpoint can be called with the variables that are set. */
 export function hasUsableKey(entry: ProviderKeys, env: Environment): boolean {
   const { api_key_env: ownKey, keys, endpoints, credentials } = entry;
+  // The usual case without building the combinations: every list of models asks this for each model.
   if (keys === undefined && endpoints === undefined && credentials === undefined)
     return ownKey === undefined || isSet(ownKey, env);
   return keysAtEndpoints(entry).some(({ envs }) => envs.every((name) => isSet(name, env)));

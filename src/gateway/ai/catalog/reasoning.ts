@@ -3,6 +3,7 @@
 import { Problem } from '../../../kernel/problem.ts';
 
 export interface Reasoning {
+  /** From the least reasoning to the most; `isAboveDefaultEffort` depends on this order. */
   efforts: { id: string; name: string }[];
   default_effort: string;
 }

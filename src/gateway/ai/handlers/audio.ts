@@ -124,7 +124,8 @@ function speechUnits({ text, instructions = '' }: SpeechCall['body']): { speechC
   return { speechCharacter: [...text].length + [...instructions].length };
 }
 
-// Providers charge for the prompt too. It is billed as seconds of audio: 2,000 tokens as 50 seconds.
+// Providers charge for the prompt too. It is billed as seconds of audio: the longest prompt, 8,000 characters
+// or about 2,000 tokens, as 53 seconds.
 const promptCharactersPerSecond = 150;
 
 function secondsOfPrompt(prompt = ''): number {

@@ -91,6 +91,7 @@ export async function callPassthrough(
         ...fallbacks.filter(({ providerEntry }) => providerEntry.formats.includes(name)),
       ],
       signal,
+      // Only the caller's session id counts: these formats have no conversation whose start could be hashed.
       session: () => sessionHash({ headers: call.headers, body: {} }),
       deadlineMs: firstByteDeadlineMs(context, body.stream === true),
       check: (model) => requirePrice(model, ['input', 'output']),

@@ -166,6 +166,7 @@ function toContent<B extends Body, Whole, Event extends { type: string }>(
   refuseUnsafeMembers(body, model.providerEntry, { limits: format.passthrough.limitMembers });
   if (model.rates !== null) refusePricedTools(body);
   const hints = collectDroppedHints();
+  // Only for its hints; `effort` is its result. Until here, all hints are about a replaced effort.
   format.effort(model, body, hints);
   if (providesFormat(model, format.passthrough)) {
     const isEffortReplaced = hints.warnings.length > 0;

@@ -211,6 +211,7 @@ const translatedMessages: Json = {
       role: 'assistant',
       content: [
         { type: 'thinking', thinking: 'Hm.', signature: 'townhall.1.e30' },
+        // The replay metadata of the call `a`: {"for":"a","options":{}}.
         { type: 'redacted_thinking', data: 'townhall.1.eyJmb3IiOiJhIiwib3B0aW9ucyI6e319' },
         { type: 'text', text: 'I look.' },
         { type: 'tool_use', id: 'a', name: 'f', input: { city: 'Oslo' } },

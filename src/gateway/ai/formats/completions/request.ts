@@ -46,6 +46,7 @@ export function droppedMemberWarnings(body: CompletionRequest): Warning[] {
     }));
 }
 
+// The contract allows a list of one prompt.
 function promptOf({ prompt }: CompletionRequest): string {
   return typeof prompt === 'string' ? prompt : (prompt[0] ?? '');
 }

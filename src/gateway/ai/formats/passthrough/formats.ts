@@ -22,8 +22,8 @@ export interface PassthroughFormat {
   /** Members of an event whose objects hold the model's name. */
   modelNestedIn: readonly string[];
   /**
-   * Members that limit the output. The gateway adds the first member to a request without a limit, unless
-   * the provider has a member of its own.
+   * Members that limit the output. To a request without a limit the gateway adds the first of them, or the
+   * provider's own member if `usesProviderLimit`; a provider without `output_limit_member` needs no limit.
    */
   limitMembers: readonly string[];
   /** Whether the provider's own member for the limit (`output_limit_member`) belongs to this format. */

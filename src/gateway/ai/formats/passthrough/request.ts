@@ -110,6 +110,7 @@ function includeUsageEdits(bytes: Buffer, object: Members, body: PassthroughBody
 }
 
 // The caller's limit is never lowered. Without a limit, the provider's default could exceed the reservation.
+// A provider without `output_limit_member` needs no limit in any format.
 function outputLimitEdits(
   object: Members,
   body: PassthroughBody,
