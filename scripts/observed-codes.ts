@@ -24,7 +24,7 @@ const folder = path.join(root, 'build/observed-codes');
 /** A code that has to be observed, and the operations at which it may be. */
 export interface ListedCode {
   /**
-   * The name in the list of exceptions: `ai.getModel model_not_found` or `every operation:
+   * The name in the list of exceptions: `ai.getModel model_not_found` or `gateway, every operation:
    * not_ready`.
    */
   name: string;

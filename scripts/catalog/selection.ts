@@ -556,8 +556,8 @@ export const selection: readonly SelectedProvider[] = [
         inputs: ['text', 'image'],
         tags: ['balanced', 'reasoning'],
       },
-      // 0.05 dollars at 480 lines and 0.07 at 720: the higher counts. An input image has a price of
-      // its own, so it accepts none.
+      // A second costs 0.05 dollars at 480 lines and 0.07 at 720. An input image has a price of its own, so
+      // the model accepts none.
       {
         name: 'grok-imagine-video',
         title: 'Grok Imagine Video',

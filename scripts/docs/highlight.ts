@@ -26,7 +26,7 @@ const shell: LanguageFn = (api) => {
   };
 };
 
-// TypeScript highlights the markup of a .tsx file with the languages of HTML.
+// `xml` is needed for .tsx files: the grammar of TypeScript highlights their markup with it.
 const languages: Readonly<Record<string, LanguageFn>> = {
   diff,
   javascript,

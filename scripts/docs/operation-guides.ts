@@ -9,7 +9,7 @@ export interface GuideText {
   markdown: string;
 }
 
-// Their paths consist of parameters only and would match every address.
+// The paths of these operations consist of parameters only and would match every address.
 const isGeneric = (id: string): boolean => /^services\.call(?:Reading)?(?:Action|Step)$/.test(id);
 
 /**
