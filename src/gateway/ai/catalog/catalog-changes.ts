@@ -185,7 +185,9 @@ function jumpsOf(before: ModelsFileEntry, after: ModelsFileEntry, factor: number
 
 /** A rate that shows that the model has prices: of its input, or of its first unit. */
 function firstRate(rates: Rates | null): Rate {
-  return rates?.input ?? Object.values(rates ?? {})[0];
+  if (rates === null) return undefined;
+  const [rate] = Object.values<number | undefined>({ ...rates });
+  return rates.input ?? rate;
 }
 
 function kindsOf({ rates, tiers }: ModelsFileEntry): (keyof Rates)[] {
