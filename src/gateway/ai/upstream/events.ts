@@ -227,7 +227,7 @@ function readEvent(bytes: Buffer, textMembers: readonly string[]): ProviderEvent
   if (!isUtf8(bytes)) throw invalidData('sent bytes that are not UTF-8');
   const { lines, isError } = readLines(bytes);
   if (lines.length === 0) return { bytes, data: { kind: 'none' } };
-  if (lines.length > 1) return readEvent(joinDataLines(bytes, lines, isError), textMembers);
+  if (lines.length > 1) return readEvent(joinDataLines(bytes, lines), textMembers);
   const [start, lineEnd] = lines[0] ?? [0, 0];
   let end = lineEnd;
   while (end > start && bytes[end - 1] === 0x20) end -= 1;
@@ -282,11 +282,15 @@ function startsWith(bytes: Buffer, start: number, end: number, name: Buffer): bo
   return end - start >= name.length && bytes.compare(name, 0, name.length, start, start + name.length) === 0;
 }
 
-// JSON over several `data` lines is split between tokens, where a space is
-// equivalent to a line break.
-function joinDataLines(bytes: Buffer, lines: readonly [number, number][], isError: boolean): Buffer {
-  const text = lines.map(([start, end]) => bytes.toString('utf8', start, end)).join(' ');
-  return Buffer.from(`${isError ? 'event: error\n' : ''}data: ${text}\n\n`, 'utf8');
+// The event with one `data` line after its other lines, such as `event` and `id`. JSON over several
+// `data` lines is split between tokens, where a space is equivalent to a line break.
+function joinDataLines(bytes: Buffer, dataLines: readonly [number, number][]): Buffer {
+  const text = dataLines.map(([start, end]) => bytes.toString('utf8', start, end)).join(' ');
+  const otherLines = bytes
+    .toString('utf8')
+    .split(/\r\n|\r|\n/)
+    .filter((line) => line !== '' && !line.startsWith('data:'));
+  return Buffer.from(`${[...otherLines, `data: ${text}`].join('\n')}\n\n`, 'utf8');
 }
 
 // A stream may begin with a byte order mark, which is not part of its first event.

@@ -86,6 +86,11 @@ describe('readProviderEvents', () => {
     expect(texts[0]).toBe('data: {"a": 2}\n\n');
   });
 
+  test('keeps the other lines of an event whose data has several lines', async () => {
+    const { texts } = await read('event: x\r\nid: 7\r\ndata: {"a":\r\ndata: 2}\r\n\r\n', 'data: [DONE]\n\n');
+    expect(texts[0]).toBe('event: x\nid: 7\ndata: {"a": 2}\n\n');
+  });
+
   test('drops a byte order mark before the first event', async () => {
     expect(
       (await read(Buffer.of(0xef), Buffer.of(0xbb, 0xbf), 'data: {"a":1}\n\ndata: [DONE]\n\n')).texts[0],
