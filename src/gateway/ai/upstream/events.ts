@@ -107,7 +107,7 @@ export async function* readProviderEvents(
     try {
       for (let event = reader.next(); event !== undefined; event = reader.next()) {
         const kind = classify(event, endRule);
-        if (kind === 'error') throw reportedError(undefined);
+        if (kind === 'error') throw errorOfEvent(event);
         if (kind === 'premature end') throw truncatedProblem();
         isEnded = kind === 'end' || kind === 'failed end';
         if (isEnded) event.isEnd = true;
@@ -255,8 +255,19 @@ export function findError(bytes: Buffer, { members }: Members): Problem | undefi
   const object = members.find(({ name }) => name === 'object');
   if (object === undefined || bytes.toString('latin1', object.start, object.end) !== '"error"')
     return undefined;
-  const code = members.find(({ name }) => name === 'code');
-  return reportedError(code && `{"code":${bytes.toString('utf8', code.start, code.end)}}`);
+  return errorOfMembers(bytes, members);
+}
+
+/** The error of an event of the type `error` that has the error's members itself. */
+function errorOfEvent({ bytes, data }: ProviderEvent): Problem {
+  return errorOfMembers(bytes, data.kind === 'object' ? data.members : []);
+}
+
+function errorOfMembers(bytes: Buffer, members: readonly Member[]): Problem {
+  const errorMembers = members
+    .filter(({ name }) => errorMemberNames.has(name))
+    .map(({ name, start, end }) => `"${name}":${bytes.toString('utf8', start, end)}`);
+  return reportedError(`{${errorMembers.join(',')}}`);
 }
 
 // The offsets of the values of all `data` lines, and whether the event's name is `error`.
@@ -312,9 +323,11 @@ const statusOfType: Readonly<Record<string, number>> = {
   server_error: 500,
 };
 
+const errorMemberNames = new Set(['type', 'code', 'status', 'message']);
+
 /** The Problem of an error within an answer. `json` has its type or code, status and message. */
-export function reportedError(json: string | undefined): Problem {
-  const { type, code, status, message } = errorMembers(json);
+export function reportedError(json: string): Problem {
+  const { type, code, status, message } = parseError(json);
   // Only patterns are redacted here; the log itself redacts live keys.
   const words = typeof message === 'string' ? textForLog(message, (text) => text) : undefined;
   const httpStatus =
@@ -331,11 +344,11 @@ export function reportedError(json: string | undefined): Problem {
   );
 }
 
-function errorMembers(json: string | undefined): {
+function parseError(json: string): {
   type?: unknown;
   code?: unknown;
   status?: unknown;
   message?: unknown;
 } {
-  return asRecord(parseJsonOrUndefined(json ?? ''));
+  return asRecord(parseJsonOrUndefined(json));
 }

@@ -2,7 +2,7 @@
 // only in their text.
 import { describe, expect, test } from 'vitest';
 import { EventSplitter } from '../../../../src/gateway/ai/upstream/event-splitter.ts';
-import { readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
+import { type EndRule, readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { createDocumentGenerator } from '../generator.ts';
 
@@ -13,13 +13,18 @@ async function* pieces(...input: (string | Buffer)[]): AsyncGenerator<Uint8Array
   for (const piece of input) yield typeof piece === 'string' ? Buffer.from(piece) : piece;
 }
 
-async function read(
+function read(...input: (string | Buffer)[]) {
+  return readAs('done', ...input);
+}
+
+async function readAs(
+  endRule: EndRule,
   ...input: (string | Buffer)[]
 ): Promise<{ texts: string[]; kinds: string[]; problem: Problem | undefined }> {
   const texts: string[] = [];
   const kinds: string[] = [];
   try {
-    for await (const group of readProviderEvents(pieces(...input), chatRules)) {
+    for await (const group of readProviderEvents(pieces(...input), { ...chatRules, endRule })) {
       for (const event of group) {
         texts.push(event.bytes.toString('utf8'));
         kinds.push(event.data.kind);
@@ -157,6 +162,23 @@ describe('readProviderEvents', () => {
       })();
       await expect(readPromise).rejects.toMatchObject({ code: 'upstream_truncated' });
       expect(texts).toEqual(['data: {"type":"delta"}\n\n']);
+    },
+  );
+
+  test.each([
+    ['its status', '{"object":"error","message":"x","type":"overloaded","code":503}', 'done', 503],
+    ['its code', '{"type":"error","code":"rate_limit_exceeded","message":"x"}', 'responses', 429],
+    [
+      'the type of its error',
+      '{"type":"error","error":{"type":"rate_limit_error","message":"x"}}',
+      'messages',
+      429,
+    ],
+  ] as const)(
+    'throws an error event with the status of %s, and its message',
+    async (_name, data, rule, status) => {
+      const { problem } = await readAs(rule, `data: ${data}\n\n`);
+      expect(problem?.cause).toEqual({ status, words: 'x' });
     },
   );
 
