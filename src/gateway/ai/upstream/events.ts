@@ -6,7 +6,7 @@ import { Problem } from '../../../kernel/problem.ts';
 import { EventPattern } from './event-pattern.ts';
 import { EventSplitter } from './event-splitter.ts';
 import { type EventText, findTexts } from './event-texts.ts';
-import { topLevelMembers, type Member, type Members } from './json-members.ts';
+import { arrayItems, topLevelMembers, type Member, type Members, type Span } from './json-members.ts';
 import { textForLog } from './provider-error.ts';
 
 /**
@@ -163,18 +163,33 @@ function classify(
   event: ProviderEvent,
   rule: EndRule,
 ): 'end' | 'failed end' | 'premature end' | 'finish reason' | 'error' | undefined {
-  const { bytes, data } = event;
+  const { data } = event;
   if (rule === 'done') return data.kind === 'done' ? 'end' : undefined;
   // `[DONE]` is not part of these formats, but some servers send it after the end. In the middle of
   // a stream, clients would take it for the end.
   if (data.kind === 'done') return rule === 'gemini' ? undefined : 'premature end';
   if (data.kind !== 'object') return undefined;
-  if (rule === 'gemini')
-    return /"(?:finishReason|blockReason)"/.test(bytes.toString('latin1')) ? 'finish reason' : undefined;
+  if (rule === 'gemini') return hasGeminiReason(event.bytes, data.members) ? 'finish reason' : undefined;
   const type = eventType(event);
   if (type === 'error') return 'error';
   if (type === 'response.failed') return 'failed end';
   return type === 'message_stop' || lastResponseEvents.has(type) ? 'end' : undefined;
+}
+
+// The reason is a member of a candidate, or of the feedback for a blocked prompt. The same names can
+// occur in texts and in the arguments of tool calls.
+function hasGeminiReason(bytes: Buffer, members: readonly Member[]): boolean {
+  return members.some(({ name, start, end }) => {
+    if (name === 'promptFeedback') return hasMember(bytes, { start, end }, 'blockReason');
+    if (name !== 'candidates') return false;
+    const candidates = arrayItems(bytes, start, end) ?? [];
+    return candidates.some((candidate) => hasMember(bytes, candidate, 'finishReason'));
+  });
+}
+
+function hasMember(bytes: Buffer, { start, end }: Span, memberName: string): boolean {
+  const object = topLevelMembers(bytes, start, end);
+  return object?.members.some(({ name }) => name === memberName) ?? false;
 }
 
 /** The type that the data of an event names; empty without one. */
@@ -205,7 +220,8 @@ const completeTypes = new Set([
 export function completesAnswer(event: ProviderEvent, rule: EndRule): boolean {
   if (event.data.kind !== 'object') return false;
   if (rule === 'done') return hasFinishReason(event.bytes);
-  return rule !== 'gemini' && completeTypes.has(eventType(event));
+  if (rule === 'gemini') return hasGeminiReason(event.bytes, event.data.members);
+  return completeTypes.has(eventType(event));
 }
 
 // Every chunk has the member `finish_reason`; it is a string only in the last chunk of a choice.

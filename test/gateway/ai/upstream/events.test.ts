@@ -2,7 +2,11 @@
 // only in their text.
 import { describe, expect, test } from 'vitest';
 import { EventSplitter } from '../../../../src/gateway/ai/upstream/event-splitter.ts';
-import { type EndRule, readProviderEvents } from '../../../../src/gateway/ai/upstream/events.ts';
+import {
+  completesAnswer,
+  type EndRule,
+  readProviderEvents,
+} from '../../../../src/gateway/ai/upstream/events.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { createDocumentGenerator } from '../generator.ts';
 
@@ -181,6 +185,28 @@ describe('readProviderEvents', () => {
       expect(problem?.cause).toEqual({ status, words: 'x' });
     },
   );
+
+  test.each([
+    ['a candidate', '{"candidates":[{"index":0},{"content":{},"finishReason":"STOP"}]}'],
+    ['a blocked prompt', '{"promptFeedback":{"blockReason":"SAFETY"}}'],
+  ])('accepts the end of a Gemini stream after the reason of %s', async (_name, data) => {
+    const groups = await Array.fromAsync(
+      readProviderEvents(pieces(`data: ${data}\n\n`), { ...chatRules, endRule: 'gemini' }),
+    );
+    expect(groups.flat().map((event) => completesAnswer(event, 'gemini'))).toEqual([true]);
+  });
+
+  test.each([
+    ['a text', '{"candidates":[{"content":{"parts":[{"text":"finishReason"}]}}]}'],
+    [
+      'an argument of a tool call',
+      '{"candidates":[{"content":{"parts":[{"functionCall":{"args":{"finishReason":"x"}}}]}}]}',
+    ],
+  ])('throws at the end of a Gemini stream in which only %s is named like a reason', async (_name, data) => {
+    const { texts, problem } = await readAs('gemini', `data: ${data}\n\n`);
+    expect(texts).toHaveLength(1);
+    expect(problem?.code).toBe('upstream_truncated');
+  });
 
   test.each(['data: [DONE]', 'data: [DONE]\n', 'data: [DONE]  \n\n', 'data: [DONE]\r\n'])(
     'ends at a last line of %j',
