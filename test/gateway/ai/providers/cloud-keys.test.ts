@@ -6,6 +6,8 @@ import { startTokenEndpoint, type TokenEndpoint } from '../../../support/token-e
 import { errorOf, startAi, testResilience, type World } from '../world.ts';
 
 const key = 'CANARY-3f7a-api-key';
+// The token endpoint counts its tokens.
+const firstToken = 'token-1';
 const messages = [{ role: 'user', content: 'hi' }];
 
 let provider: ScriptedProvider;
@@ -19,7 +21,7 @@ beforeEach(() => provider.reset());
 
 const modelsOf = (kinds: string[], members: object = {}) =>
   kinds.flatMap((kind) =>
-    ['ok', 'reasoning', 'status?code=401'].map((script) => ({
+    ['ok', 'reasoning', 'status?code=401', `status?code=401&message=no ${firstToken}`].map((script) => ({
       id: `${kind}/${script.replace(/\W+/g, '-')}`,
       provider: kind,
       upstream_model: script,
@@ -125,6 +127,14 @@ describe('tokens of a provider', () => {
     expect((await chat('azure/status-code-401')).status).toBe(502);
     expect((await chat('azure/ok')).status).toBe(200);
     expect(tokens.requests).toHaveLength(2);
+  });
+
+  test('are not logged when the refusal of the provider quotes one', async () => {
+    expect((await chat('azure/status-code-401-message-no-token-1')).status).toBe(502);
+    expect(provider.lastCall().headers.authorization).toBe(`Bearer ${firstToken}`);
+    const failureLine = world.logged.find((line) => line.includes('model provider failed'));
+    expect(failureLine).toContain('no [redacted]');
+    expect(failureLine).not.toContain(firstToken);
   });
 
   test('are requested again for another secret', async () => {

@@ -17,9 +17,9 @@ export interface AccessTokens {
    * secret, otherwise the failure of the endpoint.
    */
   token(secret: string): Promise<string>;
-  /** Discards the cached token, so that the next call requests a new one. */
+  /** Marks the cached token as expired, so that the next call requests a new one. */
   discard(): void;
-  /** The cached token, for redacting it in error texts. */
+  /** The last token, even after `discard`, for redacting it in error texts. */
   current(): string | undefined;
 }
 
@@ -71,8 +71,9 @@ export function createAccessTokens({
       }
       return (await pendingFetch.token).text;
     },
+    // The token stays known: the answer that refused it may quote it.
     discard() {
-      cachedToken = undefined;
+      if (cachedToken !== undefined) cachedToken = { ...cachedToken, expiresMs: -Infinity };
     },
     current: () => cachedToken?.text,
   };
