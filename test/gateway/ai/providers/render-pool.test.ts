@@ -210,6 +210,25 @@ describe('the local media models', () => {
     });
   });
 
+  test('refuse a ninth waiting text among concurrent calls', async () => {
+    const finish = Promise.withResolvers<never>();
+    let waiting = 0;
+    const countingPool = {
+      render() {
+        waiting += 1;
+        return finish.promise;
+      },
+      countWaiting: () => waiting,
+    };
+    const model = fliteModel({ renderPool: countingPool });
+    const results = Promise.allSettled(Array.from({ length: 12 }, () => model.generate(speech({}))));
+    await expect.poll(() => waiting).toBeGreaterThanOrEqual(8);
+    finish.reject(new Error('accepted'));
+    const reasons = (await results).map((result) => (result.status === 'rejected' ? result.reason : result));
+    expect(reasons.filter((reason) => reason.message === 'accepted')).toHaveLength(8);
+    expect(reasons.filter((reason) => reason.status === 429)).toHaveLength(4);
+  });
+
   test('refuse a ninth waiting text of one user', async () => {
     const busyPool = { ...renderPool, countWaiting: (owner: string) => (owner === 'user a' ? 8 : 0) };
     await expect(fliteModel({ renderPool: busyPool }).generate(speech({}))).rejects.toMatchObject({

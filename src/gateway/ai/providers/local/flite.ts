@@ -19,9 +19,10 @@ export function fliteModel({ renderPool }: { renderPool: RenderPool }): SpeechMo
       refuseUnsupported(call);
       const text = toPlainEnglish(call.text);
       requireLength(text, call.speed);
-      if (renderPool.countWaiting(call.owner) >= maxWaiting) throw tooManyWaiting();
       const folder = await mkdtemp(join(tmpdir(), 'townhall-speech-'));
       try {
+        // Check only now: nothing may be awaited between the count and the start of the task.
+        if (renderPool.countWaiting(call.owner) >= maxWaiting) throw tooManyWaiting();
         const task = {
           kind: 'flite',
           text,
