@@ -222,7 +222,7 @@ async function download(
   signal: AbortSignal,
 ): Promise<UpstreamAnswer> {
   let url = absoluteUrl(location, baseUrl);
-  for (let redirects = 0; redirects < maxRedirects; redirects += 1) {
+  for (let redirects = 0; redirects <= maxRedirects; redirects += 1) {
     const isOwnOrigin = url.origin === new URL(baseUrl).origin;
     const answer = await upstream.send({
       method: 'GET',
