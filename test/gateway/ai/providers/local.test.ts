@@ -234,6 +234,7 @@ describe('local/guide', () => {
       join(folder, 'logs.md'),
       '# Logs\n\nEach line of the log is a JSON object. Logs go to standard output.\n',
     );
+    await writeFile(join(folder, 'metrics.md'), `# Metrics\n\nPrometheus ${'counts '.repeat(1_000)}\n`);
     world = await startAi({ guideDirectory: folder });
   });
   afterAll(async () => {
@@ -264,10 +265,18 @@ describe('local/guide', () => {
     expect(await ask('where does logging go')).toContain('standard output');
   });
 
+  test('cuts a long section without line breaks', async () => {
+    const [quote = ''] = (await ask('prometheus')).split('\n\nSources:');
+    // The limit of a quote, the note before it and the heading.
+    expect(quote.length).toBeGreaterThan(2_400);
+    expect(quote.length).toBeLessThan(2_600);
+    expect(quote).toMatch(/\n…$/);
+  });
+
   test('lists its topics when nothing matches', async () => {
     const answer = await ask('What is the boiling point of mercury on Neptune?');
     expect(answer).toContain('found nothing about this');
-    expect(answer).toContain('- Accounts\n- Logs');
+    expect(answer).toContain('- Accounts\n- Logs\n- Metrics');
     expect(answer).not.toContain('Sources');
   });
 

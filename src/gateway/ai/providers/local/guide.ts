@@ -87,15 +87,18 @@ async function* answerParts(
 }
 
 function quoteSections(results: readonly SearchResult[]): string {
-  const sections = results.map(({ section: { heading, body } }) => {
-    const quote =
-      body.length > maxSectionLength
-        ? `${body.slice(0, body.lastIndexOf('\n', maxSectionLength)).trimEnd()}\n…`
-        : body;
-    return `## ${heading}\n\n${withoutRelativeLinks(quote)}`;
-  });
+  const sections = results.map(
+    ({ section: { heading, body } }) => `## ${heading}\n\n${withoutRelativeLinks(shorten(body))}`,
+  );
   const note = 'From the documentation, found by search (no language model wrote this):';
   return [note, ...sections].join('\n\n');
+}
+
+/** A long body is cut at the end of a line, or within a line that is itself too long. */
+function shorten(body: string): string {
+  if (body.length <= maxSectionLength) return body;
+  const lineEnd = body.lastIndexOf('\n', maxSectionLength);
+  return `${body.slice(0, lineEnd < 0 ? maxSectionLength : lineEnd).trimEnd()}\n…`;
 }
 
 // Outside the documentation, relative links between its pages and sections lead nowhere.
