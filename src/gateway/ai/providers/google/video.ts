@@ -66,7 +66,7 @@ const httpStatuses: Record<number, number> = {
   3: 400,
   4: 504,
   5: 404,
-  7: 401,
+  7: 403,
   8: 429,
   9: 400,
   11: 400,
