@@ -28,6 +28,7 @@ describe.skipIf(!hasChromium)('the console', { timeout: 120_000 }, () => {
     for (let index = 1; index <= 100; index += 1) await startChat(`chat-${index}`);
     await allSessions.waitFor();
     await allSessions.scrollIntoViewIfNeeded();
+    // The list has the newest 100 of the 101 chats, and the link to all sessions.
     expect(await list().getByRole('link').count()).toBe(101);
     await allSessions.click();
     await page.getByRole('heading', { name: 'Sessions' }).waitFor();
@@ -38,6 +39,7 @@ describe.skipIf(!hasChromium)('the console', { timeout: 120_000 }, () => {
       await Promise.all(Array.from({ length: 10 }, () => world.agent.client.sessions.create({})));
     await page.goto(new URL('#/sessions', page.url()).href);
     const rows = page.getByRole('region', { name: 'Sessions' }).getByRole('row');
+    // Each page has 50 sessions; the row of titles counts too.
     for (let limit = 50; limit <= 500; limit += 50) {
       await expect.poll(() => rows.count()).toBe(limit + 1);
       await page.getByRole('button', { name: 'Show more' }).click();

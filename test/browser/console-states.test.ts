@@ -139,6 +139,7 @@ describe.skipIf(!hasChromium)('a session in the console', { timeout: 120_000 }, 
     await page.getByText('1 file changed').click();
     await page.locator('.changes .file summary').click();
     expect(await page.locator('.line.added').textContent()).toContain('8080');
+    // The call of the tool has 10 tokens in and 3 out, and the text 1,200 and 40.
     await page.getByText('1,210 tokens in (900 cached), 43 out · 12 credits').waitFor();
     await takePictures('changes-and-costs');
   });

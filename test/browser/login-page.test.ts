@@ -236,6 +236,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
       await waitForGreeting(page, 'Ada Lovelace');
       await page.goto(loginUrl({ login_hint: 'kim@shop.example' }));
       const alert = page.getByRole('alert');
+      // Five wrong passwords an hour are allowed.
       for (let count = 0; count < 6; count += 1) {
         await page.getByLabel('Password', { exact: true }).fill(`wrong ${count}`);
         await page.keyboard.press('Enter');

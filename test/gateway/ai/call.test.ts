@@ -398,6 +398,8 @@ describe('a model that keeps failing', () => {
   test('opens its breaker when half of its streams break off', async () => {
     const calls = createCalls({ clock: stillClock() });
     const fastModel = model('acme/fast');
+    // Each round counts as a successful call and as a failure. 20 calls are the fewest that are judged by
+    // their share of failures.
     for (let call = 0; call < 10; call += 1) {
       await runWith(calls, { outcomes: ['ok'] }).run;
       calls.health.recordStreamFailure(

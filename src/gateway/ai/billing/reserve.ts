@@ -158,6 +158,7 @@ export async function refuseRaisedLimit(
 ): Promise<Problem> {
   const { ledger, payer, reserved, demand, price } = options;
   const availableCredits = reserved + (await ledger.available(payer.userId, payer.tokenId));
+  // The message names no affordable limit: the raised limit is not a member of the caller's request.
   return insufficientCredits(
     { ...demand, limit: undefined, limitMember: undefined },
     { maxOutput: -1, price, available: availableCredits, cause: refusal },

@@ -127,8 +127,8 @@ function checkFrame(bytes: Buffer): string {
 }
 
 const stringType = 7;
-// Lengths of the values of the other types: booleans, integers, bytes (with a
-// length), time and UUID.
+// Lengths of the values by type: booleans (0 and 1), integers (2 to 5), time (8) and UUID (9). Byte arrays
+// (6) and strings (7) begin with their length.
 const valueBytes: Readonly<Record<number, number>> = { 0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16 };
 
 /** The headers with string values. Throws a Problem when the bytes end within a header. */

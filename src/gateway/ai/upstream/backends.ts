@@ -21,7 +21,7 @@ export class Backend {
   /** Undefined for the provider's own address. */
   readonly baseUrl: string | undefined;
   readonly weight: number;
-  /** Its bit in the sets of backends of its pool, at most 30 (`maxKeysAtEndpoints`). */
+  /** Its bit in sets of the pool's backends. A pool has at most 30 (`maxKeysAtEndpoints`). */
   readonly bit: number;
   readonly hash: number;
   readonly state: BackendState;

@@ -348,6 +348,7 @@ describe('the output limit of a bill', () => {
   test('is 16 tokens if half of the credits covers less', async () => {
     const ledger = memoryLedger(300n);
     const billing = createBilling({ ledger, clock: systemClock });
+    // The other call reserves 150 credits for its answer, so that half of the rest hardly covers the input.
     await openBill({ billing, limit: 75 }).reserve(model, []);
     const bill = openBill({ billing });
     await bill.reserve(model, []);

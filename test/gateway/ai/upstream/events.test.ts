@@ -170,16 +170,16 @@ describe('readProviderEvents', () => {
   );
 
   test.each([
-    ['its status', '{"object":"error","message":"x","type":"overloaded","code":503}', 'done', 503],
-    ['its code', '{"type":"error","code":"rate_limit_exceeded","message":"x"}', 'responses', 429],
     [
-      'the type of its error',
-      '{"type":"error","error":{"type":"rate_limit_error","message":"x"}}',
-      'messages',
-      429,
+      'a code that is a status',
+      '{"object":"error","message":"x","type":"overloaded","code":503}',
+      'done',
+      503,
     ],
+    ['a known code', '{"type":"error","code":"rate_limit_exceeded","message":"x"}', 'responses', 429],
+    ['a known type', '{"type":"error","error":{"type":"rate_limit_error","message":"x"}}', 'messages', 429],
   ] as const)(
-    'throws an error event with the status of %s, and its message',
+    'throws an error event with the status and message of %s',
     async (_name, data, rule, status) => {
       const { problem } = await readAs(rule, `data: ${data}\n\n`);
       expect(problem?.cause).toEqual({ status, words: 'x' });

@@ -38,6 +38,7 @@ export const bedrock: ProviderAdapter = {
     amazonBedrock: { cachePoint: { type: 'default', ...(ttl === '5m' || ttl === '1h' ? { ttl } : {}) } },
   }),
   limitsParallelTools: true,
+  // The package reads this option of Anthropic's models under the name of Anthropic, not its own.
   callOptions: ({ parallelToolCalls }): ProviderOptions =>
     parallelToolCalls === false ? { anthropic: { disableParallelToolUse: true } } : {},
 };
