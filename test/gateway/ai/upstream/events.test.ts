@@ -190,10 +190,11 @@ describe('readProviderEvents', () => {
     ['a candidate', '{"candidates":[{"index":0},{"content":{},"finishReason":"STOP"}]}'],
     ['a blocked prompt', '{"promptFeedback":{"blockReason":"SAFETY"}}'],
   ])('accepts the end of a Gemini stream after the reason of %s', async (_name, data) => {
-    const groups = await Array.fromAsync(
-      readProviderEvents(pieces(`data: ${data}\n\n`), { ...chatRules, endRule: 'gemini' }),
-    );
-    expect(groups.flat().map((event) => completesAnswer(event, 'gemini'))).toEqual([true]);
+    const ends: boolean[] = [];
+    const rules = { ...chatRules, endRule: 'gemini' } as const;
+    for await (const group of readProviderEvents(pieces(`data: ${data}\n\n`), rules))
+      ends.push(...group.map((event) => completesAnswer(event, 'gemini')));
+    expect(ends).toEqual([true]);
   });
 
   test.each([
