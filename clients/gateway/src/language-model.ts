@@ -8,6 +8,8 @@ import { GatewayError } from './errors.ts';
 import type { StreamPart, StreamRequest } from './generated/types.gen.ts';
 import { type ModelCall, type ModelSettings, writeModelCall } from './model-call.ts';
 import { collectParts, revivePart } from './model-parts.ts';
+// The next comment applies to one line, so it works only in the emitted declaration, where the import is one
+// line. Here the package is always installed.
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type {
   LanguageModelV3,

@@ -4,6 +4,8 @@
 import { problemIn } from '../../shared/src/client-error.ts';
 import { GatewayError } from './errors.ts';
 import type { StreamPart, StreamUsage } from './generated/types.gen.ts';
+// The next comment applies to one line, so it works only in the emitted declaration, where the import is one
+// line. Here the package is always installed.
 /** @ts-ignore: an optional peer; without it these types are `any`. */
 import type {
   LanguageModelV3Content,
