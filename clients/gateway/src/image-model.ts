@@ -1,5 +1,5 @@
 // An image model of the gateway as the AI SDK's `ImageModelV3`: it starts the job, polls it and
-// downloads the images, and cancels the job when the caller aborts.
+// downloads the images, and cancels a job that it no longer waits for.
 
 import { sleep } from '../../shared/src/sleep.ts';
 import { GatewayError } from './errors.ts';
@@ -33,7 +33,7 @@ export function createImageModel(modelId: string, route: MediaRoute): ImageModel
       if (job.status !== 'succeeded') throw jobFailure(job);
       const images = await Promise.all(
         job.images.map((image) =>
-          callForSdk(options, request, url, (call) => bytesOf(image.url, route, call)),
+          callForSdk(options, request, url, (call) => bytesOf(image.url, route, call), true),
         ),
       );
       return {
@@ -60,12 +60,15 @@ async function waitForImages(
   options: ImageModelV3CallOptions,
   route: MediaRoute,
 ): Promise<SucceededImageJob | FailedImageJob | CanceledImageJob> {
-  const { abortSignal } = options;
   try {
     for (let waitMs = Math.min(pollAfterMs, maxFirstPollMs); ;) {
-      await sleep(waitMs, abortSignal);
-      const job = await callForSdk(options, {}, urlOf(route), (call) =>
-        route.getImage({ job_id: jobId }, call),
+      await sleep(waitMs, options.abortSignal);
+      const job = await callForSdk(
+        options,
+        {},
+        urlOf(route),
+        (call) => route.getImage({ job_id: jobId }, call),
+        true,
       );
       if (job.status !== 'queued' && job.status !== 'running') return job;
       waitMs = job.poll_after_ms;
@@ -73,7 +76,7 @@ async function waitForImages(
   } catch (error) {
     // Cancel the job: its images would be charged although the caller no longer waits for them. If this
     // fails, the job ends at its deadline.
-    if (abortSignal?.aborted) await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
+    await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
     throw error;
   }
 }

@@ -119,15 +119,15 @@ export function passableHeaders(
 
 /**
  * Marks one of our errors like the AI SDK's `APICallError`, by which the SDK decides whether to
- * retry; an abort stays unchanged. The request is not enumerable, so that a logged error does not
- * contain the prompt.
+ * retry; with `isFinal` it does not. An abort stays unchanged. The request is not enumerable, so
+ * that a logged error does not contain the prompt.
  */
-export function markCallError(error: unknown, request: object, url: string): unknown {
+export function markCallError(error: unknown, request: object, url: string, isFinal?: boolean): unknown {
   if (!GatewayError.isInstance(error)) return error;
   const marks: Record<PropertyKey, unknown> = {
     [Symbol.for('vercel.ai.error')]: true,
     [Symbol.for('vercel.ai.error.AI_APICallError')]: true,
-    isRetryable: error.retryable,
+    isRetryable: !isFinal && error.retryable,
     statusCode: error.status === 0 ? undefined : error.status,
     responseHeaders: error.headers,
     url,

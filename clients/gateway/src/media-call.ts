@@ -36,17 +36,25 @@ interface SdkCallInput {
   providerOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Calls one operation; its error is marked so that the AI SDK can decide whether to retry. */
+/**
+ * Calls one operation; its error is marked so that the AI SDK can decide whether to retry. Once a job
+ * is submitted, the client retries itself: the SDK would submit, and pay for, another job.
+ */
 export async function callForSdk<Answer>(
   { headers, abortSignal }: SdkCallInput,
   request: object,
   url: string,
   call: (options: CallOptions) => Promise<Answer>,
+  isSubmitted?: boolean,
 ): Promise<Answer> {
   try {
-    return await call({ signal: abortSignal, headers: passableHeaders(headers) });
+    return await call({
+      signal: abortSignal,
+      headers: passableHeaders(headers),
+      maxRetries: isSubmitted ? 2 : undefined,
+    });
   } catch (error) {
-    throw markCallError(error, request, url);
+    throw markCallError(error, request, url, isSubmitted);
   }
 }
 
