@@ -1,6 +1,6 @@
-// The patterns of permission rules. In a command or the name of a tool, `*` matches any characters and `?` one.
-// In a path, `*` and `?` match within one folder, and `**` matches across folders. A backslash makes the next
-// character literal.
+// The patterns of permission rules. In a command or the name of a tool, `*` matches any characters and `?`
+// one. In a path, `*` and `?` match within one folder, and `**` matches across folders. A backslash makes the
+// next character literal.
 
 /** Whether a simple command, as `simpleCommands` writes it, matches. */
 export function matchesCommand(pattern: string, command: string): boolean {

@@ -55,7 +55,9 @@ export function boundedOutput(maxBytes: number): BoundedOutput {
 // further output.
 const unfinishedSequence = /\u001b(?:\[[0-9;?]{0,32})?$/;
 
-/** Decodes output chunk by chunk. Holds back an incomplete character or escape sequence until its rest comes. */
+/**
+ * Decodes output chunk by chunk. Holds back an incomplete character or escape sequence until its rest comes.
+ */
 export function outputDecoder(): (chunk: Buffer) => string {
   const decoder = new StringDecoder('utf8');
   let unfinishedText = '';

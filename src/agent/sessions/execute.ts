@@ -1,5 +1,5 @@
-// The routes that carry out instructions. In a session, new or existing, the caller waits for the run; in a chat
-// it gets a receipt at once.
+// The routes that carry out instructions. In a session, new or existing, the caller waits for the run; in a
+// chat it gets a receipt at once.
 import { settlesWithin } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -72,8 +72,8 @@ export function executeHandlers(
 }
 
 /**
- * `waiting`: the time is over and the run continues. `gone`: the signal of the request was aborted, because the
- * caller has disconnected or because the end of a drain cuts all requests.
+ * `waiting`: the time is over and the run continues. `gone`: the signal of the request was aborted, because
+ * the caller has disconnected or because the end of a drain cuts all requests.
  */
 type Outcome = CompletedRun | Problem | 'waiting' | 'gone';
 
@@ -88,8 +88,8 @@ async function reply(options: ExecuteOptions, input: AcceptedInput, signal: Abor
     const ids = { success: true as const, queued, sessionId, runId, queueItemId, queuePosition, seq };
     return { status: 202 as const, body: { ...ids, ...(waitsFor === undefined ? {} : { waitsFor }) } };
   }
-  // A caller that has disconnected does not receive this error. At the end of a drain it does; its run is then
-  // settled as interrupted by this process or, if that fails, by the next one.
+  // A caller that has disconnected does not receive this error. At the end of a drain it does; its run is
+  // then settled as interrupted by this process or, if that fails, by the next one.
   if (outcome === 'gone')
     throw new Problem('unavailable', 'draining', `The agent is stopping. (${runId})`, {
       headers: { 'retry-after': '1' },

@@ -281,8 +281,8 @@ async function openLogFiles(logFile: string): Promise<{ handle: FileHandle; inod
 }
 
 /**
- * Prints the complete lines, the first of which begins with `partialLine`. Returns the number of bytes that it
- * read and the text after the last complete line.
+ * Prints the complete lines, the first of which begins with `partialLine`. Returns the number of bytes that
+ * it read and the text after the last complete line.
  */
 async function printLines(
   chunks: AsyncIterable<Buffer>,

@@ -1,7 +1,9 @@
 // The messages between the supervisor and its gateways over their IPC channels. Each message has an
 // id and is answered once.
 
-/** The listening socket's file descriptor in the gateway: 0 to 2 are stdin to stderr, 3 is the IPC channel. */
+/**
+ * The listening socket's file descriptor in the gateway: 0 to 2 are stdin to stderr, 3 is the IPC channel.
+ */
 export const listeningFd = 4;
 
 export interface StartRequest {

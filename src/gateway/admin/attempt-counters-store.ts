@@ -82,7 +82,10 @@ async function countLocked(
   return 'counted';
 }
 
-/** Takes back the attempt of a successful login, resets the counter of its pair and marks its network as known. */
+/**
+ * Takes back the attempt of a successful login, resets the counter of its pair and marks its network as
+ * known.
+ */
 export async function uncountAttempt(tx: Tx, source: LoginSource): Promise<void> {
   const keys = keysOf(source);
   await tx`select 1 from gateway.admin_guesses where ${hasKey(tx, keys)} order by scope for update`;

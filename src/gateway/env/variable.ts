@@ -27,7 +27,9 @@ export interface VariableError {
 export interface KeyRules {
   /** Whether the server reads the key when it starts; such keys cannot be stored. */
   isReserved(key: string): boolean;
-  /** Why the server cannot use this value, continuing a sentence that starts with "the value"; null if it can. */
+  /**
+   * Why the server cannot use this value, continuing a sentence that starts with "the value"; null if it can.
+   */
   explainUnusable(key: string, value: string): string | null;
 }
 

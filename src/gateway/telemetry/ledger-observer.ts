@@ -47,8 +47,8 @@ class ObservedReservation implements Reservation {
 export function observeLedger(ledger: Ledger, note: (fields: CallNote) => void): Ledger {
   const observe = (reservation: Reservation) => new ObservedReservation(reservation, note);
 
-  // Object.assign keeps the getter `amount`; a spread would copy its current value. `raise` is replaced because
-  // that of a hold always returns a promise, and that of a reservation only sometimes.
+  // Object.assign keeps the getter `amount`; a spread would copy its current value. `raise` is replaced
+  // because that of a hold always returns a promise, and that of a reservation only sometimes.
   function observeHold(hold: Hold): Hold {
     return Object.assign(observe(hold), {
       holdId: hold.holdId,

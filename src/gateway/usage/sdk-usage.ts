@@ -105,8 +105,8 @@ function serializeGeneration(record: UsageRecord): SdkGeneration {
     model: model ?? '',
     is_byok: false,
     provider_name: provider ?? '',
-    // Estimated from the times, since a record does not say whether the caller streamed: the first content of a
-    // whole answer comes with its end.
+    // Estimated from the times, since a record does not say whether the caller streamed: the first content of
+    // a whole answer comes with its end.
     streamed: ttftMs !== null && ttftMs < durationMs,
     finish_reason: record.outcome,
     latency: Number(ttftMs ?? durationMs),

@@ -20,7 +20,8 @@ export interface AllSessionsStore {
     limit: number;
   }): Promise<ChangedSession[]>;
   /**
-   * The sessions with these keys, whether or not they have events after `fromSeq`; removed sessions are left out.
+   * The sessions with these keys, whether or not they have events after `fromSeq`; removed sessions are left
+   * out.
    */
   find(query: {
     agentId: string;

@@ -119,8 +119,8 @@ interface Reader {
 interface SentSession {
   id: string;
   /**
-   * The reader has the events up to this seq, or does not need them. Null before the first event when this process
-   * is the only one: then no event before that one can be missing.
+   * The reader has the events up to this seq, or does not need them. Null before the first event when this
+   * process is the only one: then no event before that one can be missing.
    */
   seq: number | null;
 }
@@ -205,8 +205,8 @@ async function loadSessions(
     sinceMs,
     sessionKeys: [...firstSeqs.keys()],
   })) {
-    // Another process may have written earlier events since the last poll. The clocks may differ, so the event
-    // itself counts as new whatever its time.
+    // Another process may have written earlier events since the last poll. The clocks may differ, so the
+    // event itself counts as new whatever its time.
     const seq = pollMs === null ? null : Math.min(fromSeq, (firstSeqs.get(key) as number) - 1);
     sessions.set(key, { id, seq });
   }

@@ -180,8 +180,8 @@ function locatorCondition(sql: Sql, locator: SessionLocator) {
 }
 
 /**
- * The existing sessions of these locators, locked until the transaction ends. One statement locks all of them in
- * the order of their keys, so that two calls never deadlock.
+ * The existing sessions of these locators, locked until the transaction ends. One statement locks all of them
+ * in the order of their keys, so that two calls never deadlock.
  */
 export async function lockSessions(
   { tx }: UnitOfWork,

@@ -43,8 +43,8 @@ export interface RunWriter {
   ): Promise<number>;
   /**
    * Records events that depend on the session's state: `planWrite` is called in the transaction that writes
-   * them. When it returns null, nothing is written. Its last event is one of the run, and no earlier write of the
-   * run has an equal one.
+   * them. When it returns null, nothing is written. Its last event is one of the run, and no earlier write of
+   * the run has an equal one.
    */
   recordFrom(
     planWrite: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,
@@ -365,8 +365,8 @@ function writeFromSession(
   planWrite: Parameters<RunWriter['recordFrom']>[0],
 ): Promise<number | null> {
   const { sessionKey, runId, log } = pending.options;
-  // A second plan would find the session as the first one has changed it, so a write in doubt is recognized by the
-  // last event of its plan.
+  // A second plan would find the session as the first one has changed it, so a write in doubt is recognized
+  // by the last event of its plan.
   let lastPlannedEvent: SessionEvent | undefined;
   const write: PendingWrite = (pendingEvents, savedPartIds) =>
     log.transact(async (unit) => {

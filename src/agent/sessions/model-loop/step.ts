@@ -9,7 +9,9 @@ import { addUsage, readUsage } from './usage.ts';
 
 interface Step {
   number: number;
-  /** Whether any output of the model has arrived; not set by pieces of a tool's input, which nothing keeps. */
+  /**
+   * Whether any output of the model has arrived; not set by pieces of a tool's input, which nothing keeps.
+   */
   hasOutput: boolean;
   /** The names of the tools whose input the model is writing, by tool call id. */
   toolNames: Map<string, string>;

@@ -182,8 +182,8 @@ interface QueuePlace {
   session: SessionRecord;
   waitsFor: NonNullable<Receipt['waitsFor']>;
   /**
-   * The inputs of all sessions that wait for a free place, when the input waits for one too; null while a run of
-   * the session is active.
+   * The inputs of all sessions that wait for a free place, when the input waits for one too; null while a run
+   * of the session is active.
    */
   ahead: number | null;
 }

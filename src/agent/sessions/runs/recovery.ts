@@ -141,8 +141,8 @@ async function settleOrphans(options: RecoveryOptions): Promise<void> {
   const { agentId, holder } = rules;
   const query = { agentId, instanceId: holder.instanceId, trustLeases: hasReplicas };
   for (const run of await runStore.abandonedRuns(query)) {
-    // Check after the query: a run is claimed here before it is written, so a run that the query sees and that is
-    // not claimed was left by another process, or by this one after a failed write (`requestSweep`).
+    // Check after the query: a run is claimed here before it is written, so a run that the query sees and
+    // that is not claimed was left by another process, or by this one after a failed write (`requestSweep`).
     if (!localRuns.has(run.runId)) await settleOrphan(options, run);
   }
 }

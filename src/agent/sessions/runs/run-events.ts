@@ -28,7 +28,9 @@ export function startEvents(run: {
 // would be a large event.
 export const maxQueueItemsShown = 200;
 
-/** Limit of the files in one event about changed, undone or redone files; `sessions.getChanges` returns all. */
+/**
+ * Limit of the files in one event about changed, undone or redone files; `sessions.getChanges` returns all.
+ */
 export const maxFilesShown = 200;
 
 /** The new positions of the waiting runs. */

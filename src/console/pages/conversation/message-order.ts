@@ -21,7 +21,9 @@ interface Turn<Message> {
   answers: Message[];
   /** Prompts without an answer that were accepted right after this one. */
   rest: Message[];
-  /** Orders the turns: answered turns by their first answer in the log, then the running turn, then the queue. */
+  /**
+   * Orders the turns: answered turns by their first answer in the log, then the running turn, then the queue.
+   */
   rank: number;
 }
 

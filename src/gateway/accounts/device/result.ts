@@ -78,8 +78,8 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
 }
 
 /**
- * Locks the token that confirmed the login. Null when the token or its user is no longer valid: the login then
- * counts as denied, as it cannot be confirmed a second time.
+ * Locks the token that confirmed the login. Null when the token or its user is no longer valid: the login
+ * then counts as denied, as it cannot be confirmed a second time.
  */
 async function lockCreator(queries: AccountsQueries, { decidedBy }: DeviceLogin): Promise<Token | null> {
   const creator = decidedBy === null ? null : await queries.lockLiveToken(decidedBy);

@@ -145,7 +145,8 @@ async function replacePassword(
   },
 ): Promise<void> {
   await queries.setPassword(userId, passwordDigest);
-  // Attempts before tokens, in the order of `accounts.revokeTokens`: the opposite order could deadlock with it.
+  // Attempts before tokens, in the order of `accounts.revokeTokens`: the opposite order could deadlock with
+  // it.
   await loginAttempts.withSql(tx).deleteForUser(userId);
   await queries.revokeTokens({ userId, ...(exceptTokenId !== undefined && { exceptTokenId }) });
   await audit.record(tx, {

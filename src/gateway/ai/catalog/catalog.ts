@@ -191,7 +191,9 @@ async function openSnapshots({ log, ...files }: CatalogOptions): Promise<Snapsho
   };
 }
 
-/** The catalog on the current snapshot. Keys are looked up at each call, so a new key takes effect at once. */
+/**
+ * The catalog on the current snapshot. Keys are looked up at each call, so a new key takes effect at once.
+ */
 class SnapshotCatalog implements Catalog {
   readonly #env: CatalogOptions['env'];
   readonly #source: SnapshotSource;

@@ -107,7 +107,9 @@ export interface SerializeOptions {
   renderError: (error: unknown) => Record<string, unknown> | undefined;
 }
 
-/** Resolves at the first part with content. Throws an earlier failure, so that it still gets an HTTP status. */
+/**
+ * Resolves at the first part with content. Throws an earlier failure, so that it still gets an HTTP status.
+ */
 export async function serializeStream(
   parts: AsyncIterable<StreamPart>,
   options: SerializeOptions,

@@ -40,8 +40,8 @@ export interface BackgroundResponses {
   /** Cancels the response and waits until it has ended; false when it does not run in this process. */
   cancel(responseId: string): Promise<boolean>;
   /**
-   * Renews the lease of a row that `start` has not stored, until the returned function is called: the row of a
-   * stream with an Idempotency-Key. `start` renews the leases of background responses itself.
+   * Renews the lease of a row that `start` has not stored, until the returned function is called: the row of
+   * a stream with an Idempotency-Key. `start` renews the leases of background responses itself.
    */
   keepLease(responseId: string): () => void;
   /** Ends all responses as failed. */

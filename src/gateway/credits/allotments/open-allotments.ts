@@ -55,7 +55,8 @@ export async function openAllotments(options: AllotmentsOptions): Promise<Allotm
   try {
     await store.openJournal(gatewayId, generation);
   } catch (error) {
-    // The caller opens another journal when it tries again. A folder left locked would stay until this process ends.
+    // The caller opens another journal when it tries again. A folder left locked would stay until this
+    // process ends.
     await journal.close();
     throw error;
   }

@@ -87,8 +87,8 @@ export async function renderInput(
 
 /**
  * Derived from the ids, so that the same files have the same nonce in every prompt, as prompt caches require.
- * No attachment can contain its nonce, because its id is random and was generated after the content. The id of a
- * file part comes from its message, which a caller may name; it is the caller's own file.
+ * No attachment can contain its nonce, because its id is random and was generated after the content. The id
+ * of a file part comes from its message, which a caller may name; it is the caller's own file.
  */
 function nonceOf(files: readonly RenderedFile[]): string {
   const ids = files.map(({ attachmentId }) => attachmentId).join(' ');
