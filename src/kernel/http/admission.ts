@@ -25,7 +25,7 @@ export function admittedRequest(message: IncomingMessage): HttpRequest | undefin
 }
 
 export interface AdmissionOptions {
-  /** Checks every request before anything else. */
+  /** Checks every request after the limits of connections and before all other checks. */
   guard?: Guard;
   log: Log;
   clock: Pick<Clock, 'monotonicMs'>;

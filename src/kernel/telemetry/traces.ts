@@ -12,7 +12,7 @@ export interface Span {
   /** Attributes without a value are omitted; strings are shortened, and secrets in them hidden. */
   set(attributes: SpanAttributes): void;
   rename(name: string): void;
-  /** Marks the span as failed; the reason is one of our codes and never a message. */
+  /** Marks the span as failed; the reason is an error code or the name of a class, never a message. */
   fail(reason: string): void;
   /** `atMs` is a time of the monotonic clock; now when absent. A second call has no effect. */
   end(atMs?: number): void;

@@ -31,6 +31,7 @@ export interface RunnerOptions {
   permissions: Permissions;
   snapshots: Snapshots;
   agentId: string;
+  /** The name of the agent, for its system prompt and its spans. */
   name: string;
   /** Throws a Problem when the model is not available. */
   model(modelId: string, settings?: { reasoningEffort?: string }): Promise<LanguageModelV3>;
