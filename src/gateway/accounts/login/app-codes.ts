@@ -107,6 +107,9 @@ async function consumeCode(
   return token.attemptDigest;
 }
 
+// The result of a login may be read again for a minute; a code issues its token once.
+const rereadSeconds = 0;
+
 /** Marks the attempt as read, so that neither another code nor a read of the result issues a second token. */
 async function issueToken(
   { store, loginAttempts, times, refuseUnlessActive }: AppCodeOptions,
@@ -117,7 +120,7 @@ async function issueToken(
     const { userId } = (await attempts.find(attemptDigest)) ?? {};
     // Lock the user before the attempt, as a password reset does: the opposite order could deadlock with it.
     const user = userId ? await queries.lockUser(userId) : null;
-    const attempt = await attempts.lock(attemptDigest, 0);
+    const attempt = await attempts.lock(attemptDigest, rereadSeconds);
     if (!attempt || attempt.state !== 'done' || !user) throw wrongCode();
     refuseUnlessActive(attempt.bureauState);
     if (attempt.isExpired || attempt.wasRead || user.state !== 'active') throw wrongCode();
