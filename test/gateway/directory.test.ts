@@ -8,7 +8,7 @@ import { startWorld, type World } from './accounts/world.ts';
 let world: World;
 let checkReady: () => Promise<void>;
 beforeAll(async () => {
-  world = await startWorld({ maxConnections: 1, ready: () => checkReady() });
+  world = await startWorld({ ready: () => checkReady() });
   checkReady = () => world.database.ping();
 });
 afterAll(() => world.close());

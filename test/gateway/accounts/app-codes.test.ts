@@ -8,7 +8,7 @@ const redirectUri = 'https://shop.example/welcome?from=menu';
 let world: World;
 let oidc: Oidc;
 beforeAll(async () => {
-  world = await startWorld({ maxConnections: 1 });
+  world = await startWorld({ canShiftClock: true });
   oidc = await startOidc(`${world.url}/v1/accounts/oauth/callback`);
   Object.assign(world.env, {
     OIDC_ISSUER: oidc.issuer,

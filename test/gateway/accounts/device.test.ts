@@ -7,7 +7,7 @@ import { startWorld, type Answer, type World } from './world.ts';
 let world: World;
 let admin: string;
 beforeAll(async () => {
-  world = await startWorld({ maxConnections: 1 });
+  world = await startWorld({ canShiftClock: true });
   admin = await world.logInAdmin();
   await world.database.sql`
     insert into gateway.bureaus_records (bureau_id, name, server_url)

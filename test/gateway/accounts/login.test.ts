@@ -5,7 +5,7 @@ import { startWorld, type World } from './world.ts';
 
 let world: World;
 beforeAll(async () => {
-  world = await startWorld({ maxConnections: 1 });
+  world = await startWorld({ canShiftClock: true });
 });
 beforeEach(() => world.shiftClock('0'));
 afterAll(() => world.close());

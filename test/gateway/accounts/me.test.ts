@@ -8,7 +8,7 @@ import { startWorld, type World } from './world.ts';
 let world: World;
 let admin: string;
 beforeAll(async () => {
-  world = await startWorld({ maxConnections: 1 });
+  world = await startWorld({ canShiftClock: true });
   admin = await world.logInAdmin();
 });
 beforeEach(() => world.shiftClock('0'));

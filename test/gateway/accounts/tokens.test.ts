@@ -9,7 +9,7 @@ let world: World;
 let admin: string;
 let machine: string;
 beforeAll(async () => {
-  world = await startWorld({ maxConnections: 1 });
+  world = await startWorld({ canShiftClock: true });
   admin = await world.logInAdmin();
   await world.database.sql`
     insert into gateway.bureaus_records (bureau_id, name, server_url)

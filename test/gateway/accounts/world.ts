@@ -95,7 +95,7 @@ export interface World {
   call(method: string, path: string, options?: CallOptions): Promise<Answer>;
   /** Creates the administrator and resolves with a session's token. */
   logInAdmin(): Promise<string>;
-  /** Shifts the database's clock; only in a world with one connection. */
+  /** Shifts the database's clock; only in a world with `canShiftClock`. */
   shiftClock(interval: string): Promise<void>;
   /**
    * Every text and binary column of every table; binary values in hexadecimal, base64 and as text.
@@ -105,8 +105,8 @@ export interface World {
 }
 
 export interface WorldOptions {
-  /** `shiftClock` needs exactly one connection. */
-  maxConnections?: number;
+  /** Limits the database to one connection, because each connection has its own clock. */
+  canShiftClock?: boolean;
   localLogin?: boolean;
   env?: Record<string, string>;
   accounts?: Partial<AccountsOptions>;
@@ -123,7 +123,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   // On the embedded engine, all statements share one session; on a busy machine they wait longer for it.
   const limits = {
     queueMs: 15_000,
-    ...(options.maxConnections === undefined ? {} : { maxConnections: options.maxConnections }),
+    ...(options.canShiftClock === true ? { maxConnections: 1 } : {}),
   };
   const { database, close: closeDatabase } = await testDatabase({ limits });
   const logLines: string[] = [];
@@ -166,8 +166,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
       return (await call('POST', '/v1/admin/login', { body: administrator })).body.session_token;
     },
     async shiftClock(interval) {
-      if (options.maxConnections !== 1)
-        throw new Error('Each connection has its own clock offset; start this world with maxConnections: 1.');
+      if (options.canShiftClock !== true) throw new Error('Start this world with canShiftClock: true.');
       await database.sql`select set_config('townhall.clock_shift', ${interval}, false)`;
     },
     dump: () => dumpTables(database.sql, ['gateway']),

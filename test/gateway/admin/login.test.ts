@@ -13,7 +13,7 @@ vi.setConfig({ testTimeout: 120_000 });
 let world: World;
 beforeAll(async () => {
   world = await startWorld({
-    maxConnections: 1,
+    canShiftClock: true,
     admin: { attemptLimits: { freeTries: 1_000, addressTries: 1_000, unknownNetworkTries: 1_000 } },
   });
   await world.admin.setup(adminId, password);
