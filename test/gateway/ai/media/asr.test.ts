@@ -164,6 +164,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
 
   it.each([
     ['an error', 'acme/broken'],
+    // The catalog does not know what the model can do, so the call is sent; the provider returns an image.
     ['an unexpected answer', 'acme/painter'],
   ])('is 502 for %s of the provider', async (_name, model) => {
     const response = await sendForm({ model, file });
