@@ -21,6 +21,17 @@ describe('raw calls', { timeout: 60_000 }, () => {
     expect(findMessages(run(simpleQuery("select repeat('x', 300000)")), 'D')).toHaveLength(1);
   });
 
+  test('give the answer to a start-up message a buffer of its own', async () => {
+    const other = await PGlite.create();
+    try {
+      const answer = rawProtocol(other)(startUpMessage('postgres'));
+      expect(answer.length).toBeGreaterThan(0);
+      expect(answer.buffer.byteLength).toBe(answer.length);
+    } finally {
+      await other.close();
+    }
+  });
+
   test('keep nothing of their answers', () => {
     setFlagsFromString('--expose-gc');
     const collect = runInNewContext('gc') as () => void;
@@ -35,3 +46,13 @@ describe('raw calls', { timeout: 60_000 }, () => {
     expect(heapBytes() - bytesBefore).toBeLessThan(5_000_000);
   });
 });
+
+/** Length, protocol version 3.0, and the names and values of the parameters. */
+function startUpMessage(user: string): Uint8Array {
+  const parameters = Buffer.from(`user\0${user}\0database\0postgres\0\0`);
+  const message = Buffer.alloc(8 + parameters.length);
+  message.writeUInt32BE(message.length, 0);
+  message.writeUInt32BE(0x00030000, 4);
+  parameters.copy(message, 8);
+  return message;
+}

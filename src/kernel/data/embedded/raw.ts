@@ -1,7 +1,7 @@
-// The wire protocol of PGlite as bytes. Its `execProtocolRawSync` also parses each answer and keeps
-// the messages until a call that returns them, so a thread that makes only raw calls would keep
-// every row it has ever read. `execProtocolRawStream` keeps nothing, and it has done its work by the
-// time it returns its promise.
+// The wire protocol of PGlite as bytes. Called alone, `execProtocolRawSync` also parses each answer and keeps
+// the messages until a call that returns them, so a thread that makes only raw calls would keep every row it
+// has ever read. `execProtocolRawStream` makes the same call after it has replaced that parser with
+// `onRawData`, so nothing is kept; the work is done by the time it returns its promise.
 
 /** The part of PGlite that is used here. */
 export interface RawEngine {
@@ -15,16 +15,16 @@ export interface RawEngine {
 /** Throws what the engine throws. Each answer has an ArrayBuffer of its own. */
 export function rawProtocol(engine: RawEngine): (bytes: Uint8Array) => Uint8Array {
   const execute = engine.execProtocolRawSync.bind(engine);
-  let outcome: { answer: Uint8Array } | { error: unknown } | undefined;
+  let outcome: { hasFailed: false } | { hasFailed: true; error: unknown } | undefined;
   // `execProtocolRawStream` calls this method. Its outcome is recorded here, because the promise of the
   // stream would report an error only after this function has returned.
   engine.execProtocolRawSync = (bytes) => {
     try {
       const answer = execute(bytes);
-      outcome = { answer };
+      outcome = { hasFailed: false };
       return answer;
     } catch (error) {
-      outcome = { error };
+      outcome = { hasFailed: true, error };
       throw error;
     }
   };
@@ -34,10 +34,11 @@ export function rawProtocol(engine: RawEngine): (bytes: Uint8Array) => Uint8Arra
     // Copy each piece, because the engine reuses its memory.
     const onRawData = (piece: Uint8Array) => void pieces.push(piece.slice());
     engine.execProtocolRawStream(bytes, { syncToFs: false, onRawData }).catch(() => {});
-    const result = outcome as { answer: Uint8Array } | { error: unknown } | undefined;
+    const result = outcome as { hasFailed: false } | { hasFailed: true; error: unknown } | undefined;
     if (result === undefined) throw new Error('The engine did not execute the statement at once.');
-    if ('error' in result) throw result.error;
-    return pieces.length === 0 ? result.answer : concatenate(pieces);
+    if (result.hasFailed) throw result.error;
+    // No piece: messages without an answer of their own, such as a Parse before its Sync.
+    return concatenate(pieces);
   };
 }
 
