@@ -52,7 +52,10 @@ export async function runPrimary(options: PrimaryOptions): Promise<number> {
     await group.stop();
     return 1;
   }
-  const metrics = await serveMetrics(config, group, log);
+  const metrics = await serveMetrics(config, group, log).catch(async (error: unknown) => {
+    await group.stop();
+    throw error;
+  });
   try {
     return await untilStopped(
       () => announceListening(url),
