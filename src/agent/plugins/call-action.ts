@@ -128,7 +128,8 @@ function timeoutProblem(ms: number): Problem {
 // Converts the result to JSON and back, so that the session's log contains exactly what the model
 // gets. Throws for a result that JSON cannot represent.
 function toOutput(tool: Tool, result: unknown, log: Log): unknown {
-  const text = JSON.stringify(result ?? null) ?? 'null';
+  const text = JSON.stringify(result ?? null);
+  if (text === undefined) throw new TypeError(`A ${typeof result} is not JSON.`);
   if (Buffer.byteLength(text) > maxOutputBytes) {
     throw new Problem(
       'upstream_failed',

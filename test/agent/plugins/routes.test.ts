@@ -59,6 +59,12 @@ const probe: Plugin = definePlugin<Record<string, never>>({
         return cycle;
       },
     },
+    code: {
+      description: 'Returns a function, which JSON would leave out.',
+      api: true,
+      input: { type: 'object' },
+      run: async () => () => 1,
+    },
     mismatch: {
       description: 'Returns a result that does not match its output schema.',
       api: true,
@@ -206,6 +212,7 @@ describe.each(['current', 'classic'] as const)('the plugin routes of the %s vari
     ['throws', {}, 502, 'action_failed'],
     ['rejects', {}, 502, 'action_failed'],
     ['cycle', {}, 502, 'action_failed'],
+    ['code', {}, 502, 'action_failed'],
     ['mismatch', {}, 502, 'action_failed'],
     ['hangs', {}, 504, 'action_timeout'],
     ['refuses', {}, 422, 'action_refused'],
