@@ -92,7 +92,7 @@ export function requireName(owner: string, name: string, shape = nameShape): voi
   if (typeof name === 'string' && shape.test(name)) return;
   throw new Error(
     `The ${owner} has the name ${JSON.stringify(name)}; a name is a lower-case letter, then ` +
-      'lower-case letters, digits and hyphens, 31 at most.',
+      `lower-case letters, digits and hyphens${shape === nameShape ? ', 31 at most' : ''}.`,
   );
 }
 
