@@ -9,7 +9,10 @@ export function lineToText(line: JournalLine): string {
   return JSON.stringify({ ...line, credits: String(line.credits) });
 }
 
-/** Null for text in another format, such as the format of a newer release. */
+/**
+ * Null for JSON of another format, such as the format of a newer release. Throws for text that is not JSON; a
+ * torn line does not get here, because its frame fails the checksum.
+ */
 export function textToLine(text: string): JournalLine | null {
   const value: unknown = JSON.parse(text);
   if (!isRecord(value) || typeof value['usageId'] !== 'string' || !isRecord(value['facts'])) return null;
@@ -27,7 +30,11 @@ export function textToLine(text: string): JournalLine | null {
 type SentLine = Extract<JournalLine, { kind: 'sent' }>;
 type CheckpointLine = Extract<JournalLine, { kind: 'checkpoint' }>;
 
-/** The charge of a call that was sent and has no final line because its process was killed. */
+/**
+ * The charge of a call that was sent and has no final line because its process was killed: the price of the
+ * input or, if a checkpoint followed, the price of the input and the output until then. The contract has no
+ * outcome for a killed gateway, so the outcome is `upstream_failed`.
+ */
 export function estimateOf(
   start: SentLine,
   checkpoint: CheckpointLine | null,
@@ -62,8 +69,14 @@ function isCall(value: unknown): value is PaidCall | FreeCall {
     typeof value['requestId'] === 'string' &&
     typeof value['tokenId'] === 'string' &&
     typeof value['action'] === 'string' &&
+    isIdOrNull(value['userId']) &&
+    isIdOrNull(value['bureauId']) &&
     (value['userId'] === null) === (value['bureauId'] === null)
   );
+}
+
+function isIdOrNull(value: unknown): boolean {
+  return value === null || typeof value === 'string';
 }
 
 function isComplete(facts: Partial<UsageFacts>): facts is UsageFacts {
