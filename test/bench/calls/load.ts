@@ -38,7 +38,11 @@ function call(): Promise<void> {
   return new Promise((resolve) => {
     const startedMs = performance.now();
     let firstMs: number | undefined;
+    // A connection that breaks in the middle of a body fails both the request and its response.
+    let hasFailed = false;
     const fail = (): void => {
+      if (hasFailed) return;
+      hasFailed = true;
       errors += 1;
       resolve();
     };
