@@ -52,7 +52,6 @@ const probe = definePlugin<{ large: object }>({
   ],
   hooks: {
     guards: {
-      'step.before': () => undefined,
       'prompt.before': ({ text }) => (text.includes('forbidden') ? { refuse: 'Never.' } : undefined),
     },
   },

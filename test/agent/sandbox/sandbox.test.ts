@@ -161,6 +161,9 @@ describe.skipIf(!hasBubblewrap)('a command in a workspace with protected files a
     await mkdir(join(workspace, 'closed'));
     await writeFile(join(workspace, 'closed', '.env'), 'KEY=secret');
     await chmod(join(workspace, 'closed'), 0o000);
+    // The program takes its own rights away, to stop the sandbox from finding protected files: 311 and 300 deny
+    // to list a folder, 555 and 400 to change it, 000 both. The sandbox restores the owner's rights after each
+    // command, so that it still replaces or covers the files, and the last command can list every folder.
     const outputs = await runAsUser(workspace, [
       'mkdir new still; echo evil | tee new/Makefile still/Makefile Makefile; ' +
         'chmod 311 new; chmod 555 still; chmod 000 config; chmod 300 .',
