@@ -1,5 +1,6 @@
 // The refusal of an action. Its reason is for the caller and the model, which may correct the call.
 import { Problem } from '../kernel/problem.ts';
+import { startOfText } from '../kernel/start-of-text.ts';
 
 export function refusal(reason: string, cause?: unknown): Problem {
   return new Problem('impossible', 'action_refused', reason, { cause });
@@ -7,5 +8,5 @@ export function refusal(reason: string, cause?: unknown): Problem {
 
 /** The `refuse` of actions and service operations. Plugin code passes the reason, which may be any value. */
 export function refuse(reason: string): never {
-  throw refusal(String(reason).slice(0, 2_000).toWellFormed());
+  throw refusal(startOfText(String(reason), 2_000));
 }

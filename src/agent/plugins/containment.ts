@@ -6,6 +6,7 @@ import { type CodeOwner, containErrors, currentOwner, runAs } from '../../kernel
 import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
 import type { PluginHooks } from './definition/hooks.ts';
 import type { Action, Plugin, StartContext } from './definition/plugin.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 
 /** The plugin that owns running code. */
 export interface PluginOwner {
@@ -104,9 +105,9 @@ function splitLines(onLine: (line: string) => void): (text: string) => void {
   return (text) => {
     const lines = (unfinishedLine + text).split('\n');
     unfinishedLine = lines.pop() ?? '';
-    for (const line of lines) onLine(line.slice(0, maxLineLength).toWellFormed());
+    for (const line of lines) onLine(startOfText(line, maxLineLength));
     if (unfinishedLine.length <= maxLineLength) return;
-    onLine(unfinishedLine.slice(0, maxLineLength).toWellFormed());
+    onLine(startOfText(unfinishedLine, maxLineLength));
     unfinishedLine = '';
   };
 }

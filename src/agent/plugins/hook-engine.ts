@@ -6,6 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './definition/hooks.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 
 /** What the engine needs to know about a plugin. */
 export interface HookOwner {
@@ -204,7 +205,7 @@ function withMembersOf<Value extends object>(original: Value, change: unknown): 
 }
 
 function pluginRefusal(plugin: string, reason: string, cause?: unknown): Problem {
-  const text = reason.slice(0, 500).toWellFormed();
+  const text = startOfText(reason, 500);
   return new Problem(
     'forbidden',
     'plugin_refused',

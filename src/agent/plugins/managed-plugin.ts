@@ -16,6 +16,7 @@ import {
   type Tool,
   type ToolContext,
 } from './tool.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 
 export type PluginState = 'ready' | 'unavailable' | 'failed';
 
@@ -241,7 +242,7 @@ function systemText(plugin: Plugin, log: Log): string | undefined {
   try {
     const text: unknown = typeof plugin.system === 'function' ? plugin.system() : plugin.system;
     if (typeof text !== 'string' || text === '') return undefined;
-    return text.slice(0, maxSystemLength).toWellFormed();
+    return startOfText(text, maxSystemLength);
   } catch (error) {
     log.warn({ err: error }, 'the system text of a plugin failed');
     return undefined;
@@ -253,5 +254,5 @@ function readReasons(reasons: unknown): string[] {
   return reasons
     .filter((reason) => typeof reason === 'string')
     .slice(0, maxReasons)
-    .map((reason: string) => reason.slice(0, 500).toWellFormed());
+    .map((reason: string) => startOfText(reason, 500));
 }

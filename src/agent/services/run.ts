@@ -5,6 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
 import { describeStartError } from '../start-error.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 
 export interface RunLimits {
   /** Deadline of an attempt to start. */
@@ -101,7 +102,7 @@ async function stop({ definition, limits, clock, log, end }: RunState): Promise<
 /** Records the first failure. Ignores later ones, and failures after the end of the run. */
 function fail(run: RunState, reason: string): void {
   if (run.end.signal.aborted || run.failure !== null) return;
-  run.failure = String(reason).slice(0, 500).toWellFormed();
+  run.failure = startOfText(String(reason), 500);
   run.failureController.abort();
 }
 

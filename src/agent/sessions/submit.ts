@@ -14,7 +14,6 @@ import {
   type AttachmentInput,
   type DecodedAttachment,
 } from './attachments/files.ts';
-import { startOfText } from './event-log/events.ts';
 import type { EventLog } from './event-log/log.ts';
 import type { NewSession, SessionKind, SessionLocator, SessionStore } from './event-log/session-store.ts';
 import type { CompletedRun } from './runs/active-run.ts';
@@ -22,6 +21,7 @@ import type { Runs } from './runs/runs.ts';
 import type { Delivery } from './runs/store.ts';
 import { sessionNotFound } from './runs/problems.ts';
 import type { Admission, Submission } from './runs/submission.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 
 export type InputPart =
   | { type: 'text'; text: string }

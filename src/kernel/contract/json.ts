@@ -4,6 +4,7 @@
 // every parser that reads it after this one.
 import { isUtf8 } from 'node:buffer';
 import { Problem } from '../problem.ts';
+import { startOfText } from '../start-of-text.ts';
 
 // The limit exceeds the nesting of real bodies and is far below the depth that exhausts the stack.
 const maximumDepth = 64;
@@ -231,7 +232,7 @@ function refuseDuplicate(literal: string, names: Names): void {
     }
   }
   if (names.set ? names.set.has(name) : names.list.includes(name)) {
-    const label = name.toWellFormed().slice(0, 128);
+    const label = startOfText(name, 128);
     throw new Problem(
       'bad_request',
       'duplicate_member',

@@ -2,6 +2,7 @@
 // that the caller wrote. A value that matches none of several forms is explained by the closest form.
 import { isRecord } from '../json-value.ts';
 import { Problem, type ProblemDetail } from '../problem.ts';
+import { startOfText } from '../start-of-text.ts';
 
 /** One error of a JSON Schema validator, in verbose form. */
 export interface SchemaError {
@@ -372,7 +373,7 @@ function memberPath(names: string[]): string {
   for (const name of names) {
     if (/^\d+$/.test(name)) path += `[${name}]`;
     else if (/^[\w$-]+$/.test(name)) path += path === '' ? name : `.${name}`;
-    else path += `[${JSON.stringify(name.toWellFormed().slice(0, 128))}]`;
+    else path += `[${JSON.stringify(startOfText(name, 128))}]`;
   }
   return path.slice(0, 256);
 }

@@ -106,8 +106,7 @@ describe('a text of a plugin that is too long', () => {
 
   test('is cut between characters in the system prompt', () => {
     const { sections } = createRegistry([{ ...plugin('a', {}), system: longText }]);
-    expect(sections()[0]?.text).toHaveLength(16 * 1024);
-    expect(sections()[0]?.text.isWellFormed()).toBe(true);
+    expect(sections()[0]?.text).toBe('x'.repeat(16 * 1024 - 1));
   });
 
   test('is cut between characters in the reason of a guard', async () => {
@@ -122,8 +121,7 @@ describe('a text of a plugin that is too long', () => {
     const availability = () => ({ available: false, reasons: [longReason] });
     const registry = createRegistry([{ ...plugin('a', {}), availability }]);
     const [reason] = (await registry.plugin('a')?.availability())?.reasons ?? [];
-    expect(reason).toHaveLength(500);
-    expect(reason?.isWellFormed()).toBe(true);
+    expect(reason).toBe('x'.repeat(499));
   });
 });
 

@@ -93,15 +93,10 @@ function decide(
         { param: 'approvalId' },
       );
     if (approval.status === status) return approval;
-    if (approval.status !== 'pending')
-      return new Problem(
-        'conflict',
-        'approval_settled',
-        `The approval was already decided: ${approval.status}.`,
-        {
-          param: 'decision',
-        },
-      );
+    if (approval.status !== 'pending') {
+      const message = `The approval was already decided: ${approval.status}.`;
+      return new Problem('conflict', 'approval_settled', message, { param: 'decision' });
+    }
     const { runId, toolCallId } = approval;
     const { activeRunId, queueLength, pendingApprovals } = session;
     await resolveApproval(unit, approvalId, { status, by, reason });
@@ -201,7 +196,11 @@ async function denyAfterExpiry(
   while (!signal.aborted) {
     try {
       await options.clock.sleep(waitMs, signal);
-      await decide(options, key, { isApproved: false, by: 'expiry', reason: 'Nobody decided in time.' });
+      await decide(options, key, {
+        isApproved: false,
+        by: 'expiry',
+        reason: 'The approval expired before a decision.',
+      });
       return;
     } catch (error) {
       // Any other error means that the approval was decided or removed in the meantime.

@@ -61,13 +61,6 @@ function isStorable(value: unknown): boolean {
   return Object.entries(value).every(([name, member]) => isStorable(name) && isStorable(member));
 }
 
-/**
- * At most `length` UTF-16 code units from the start of a text, without half of a surrogate pair at the end.
- */
-export function startOfText(text: string, length: number): string {
-  return text.slice(0, length).replace(/[\ud800-\udbff]$/, '');
-}
-
 /** Text for PostgreSQL: characters that it cannot store become U+FFFD. */
 export function asText(value: string): string {
   return value.replaceAll('\u0000', '\ufffd').toWellFormed();

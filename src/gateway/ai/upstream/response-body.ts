@@ -77,7 +77,7 @@ function decompress(response: ProviderResponse): Pieces {
     br: createBrotliDecompress,
   }[String(response.headers['content-encoding'] ?? '').toLowerCase()];
   if (createDecoder === undefined) return response;
-  // No callback is needed: whoever reads the decoded bytes gets the errors.
+  // The callback ignores errors, because the reader of the decoded bytes gets them too.
   const decodedStream = pipeline(Readable.from(response, { objectMode: false }), createDecoder(), () => {});
   return decodedStream[Symbol.asyncIterator]() as Pieces;
 }

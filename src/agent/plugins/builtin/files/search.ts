@@ -7,6 +7,7 @@ import { searchText } from '../../../../kernel/text-search.ts';
 import { refusal } from '../../../refusal.ts';
 import { openPatternSearch } from './pattern-search.ts';
 import type { Workspace } from '../workspace/workspace.ts';
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 
 export interface SearchRequest {
   /** Either the text itself or the source of a regular expression; each line is matched by itself. */
@@ -110,7 +111,7 @@ async function searchFiles(
     if (content.includes(0) || !isUtf8(content)) return;
     const lines = await find(content.toString('utf8'), maxMatches - result.matches.length);
     for (const { line, text } of lines)
-      result.matches.push({ path, line, text: text.slice(0, maxLineLength).toWellFormed() });
+      result.matches.push({ path, line, text: startOfText(text, maxLineLength) });
   }
 
   const start = normalize(folder);

@@ -8,6 +8,7 @@ import type { Action } from '../../definition/plugin.ts';
 import { isUsableSchema, simpleCheck } from './third-party-schema.ts';
 import type { McpTool } from './connection.ts';
 import type { ConnectedServer } from './server.ts';
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 
 const callTimeoutMs = 120_000;
 const maxDescriptionLength = 4_096;
@@ -74,7 +75,7 @@ function toAction(
   const description = `${tool.description ?? tool.title ?? tool.name} (of the MCP server ${server.name})`;
   return {
     // Half of a surrogate pair would make the gateway refuse every request with this tool.
-    description: description.slice(0, maxDescriptionLength).toWellFormed(),
+    description: startOfText(description, maxDescriptionLength),
     api: true,
     command: true,
     input,

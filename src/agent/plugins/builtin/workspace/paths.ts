@@ -6,6 +6,7 @@ import { errorCode } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { isEnvironmentFile, isPackageFile, type SecretPlaces } from './secret-places.ts';
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 
 export interface PathGuard {
   /**
@@ -68,7 +69,7 @@ export function pathSegments(path: string): string[] {
 }
 
 export function pathRefusal(path: string, reason: string, cause?: unknown): Problem {
-  const label = JSON.stringify(path.slice(0, 200).toWellFormed());
+  const label = JSON.stringify(startOfText(path, 200));
   return new Problem('impossible', 'action_refused', `The path ${label} ${reason}.`, {
     param: 'path',
     cause,

@@ -1,5 +1,6 @@
 // Clips texts that would fill the context window on their own. The result depends only on the texts and the
 // limit, so every request clips the same texts in the same way.
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 import { estimateText } from './estimate.ts';
 
 /**
@@ -33,7 +34,7 @@ export function clipText(text: string, maxTokens: number, reason = contextIsShor
   const tokens = maxTokens === Number.POSITIVE_INFINITY ? 0 : estimateText(text);
   if (tokens <= maxTokens) return { text, omittedCount: 0 };
   const length = Math.max(0, Math.floor((text.length * maxTokens) / tokens));
-  const head = text.slice(0, Math.floor(length * headShare)).toWellFormed();
+  const head = startOfText(text, Math.floor(length * headShare));
   const tail = text.slice(text.length - (length - Math.floor(length * headShare))).toWellFormed();
   const omittedCount = text.length - length;
   return {

@@ -6,10 +6,11 @@ import type { UiMessage, UiMessagePart } from '../../../../contract/agent/types.
 import type { AttachmentFiles } from '../../attachments/files.ts';
 import { renderFiles, type RenderedFile } from '../../attachments/render.ts';
 import type { AttachmentStore } from '../../attachments/store.ts';
-import { asText, startOfText } from '../../event-log/events.ts';
+import { asText } from '../../event-log/events.ts';
 import { clipText, shareTokens } from './clip.ts';
 import { estimateText } from './estimate.ts';
 import { fileKind, pictureSize, type FileKind } from './media-tokens.ts';
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 
 export interface AttachmentSource {
   attachments: AttachmentStore;
