@@ -5,6 +5,7 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { parseCommandLine } from './command-line.ts';
 import { type Document, operationsOf } from './generate/document.ts';
 
 type DocumentName = 'gateway' | 'agent' | 'agent-classic';
@@ -145,4 +146,9 @@ function main(isStrict: boolean): number {
   return wrongMethod.length > 0 || (isStrict && absentRoutes.length > 0) ? 1 : 0;
 }
 
-if (import.meta.main) process.exitCode = main(process.argv.includes('--strict'));
+if (import.meta.main) {
+  const { values } = parseCommandLine(import.meta.filename, {
+    options: { strict: { type: 'boolean', default: false } },
+  });
+  process.exitCode = main(values.strict);
+}

@@ -18,8 +18,9 @@ import {
 } from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { promisify } from 'node:util';
 import { build, type BuildOptions } from 'esbuild';
+import { parseCommandLine } from './command-line.ts';
 import { filesBelow } from './generate/files.ts';
 import { createProgress } from './pack/progress.ts';
 import { buildPortal } from './pack/portal.ts';
@@ -32,7 +33,7 @@ const { inject } = createRequire(import.meta.url)('postject') as {
   inject(file: string, resource: string, data: Buffer, options: { sentinelFuse: string }): Promise<void>;
 };
 const root = path.join(import.meta.dirname, '..');
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: { output: { type: 'string', default: path.join(root, 'build/townhall') } },
 });
 

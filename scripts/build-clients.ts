@@ -10,12 +10,13 @@
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs, promisify } from 'node:util';
+import { promisify } from 'node:util';
+import { parseCommandLine } from './command-line.ts';
 import { clientManifest } from './pack/manifest.ts';
 
 const run = promisify(execFile);
 const root = path.join(import.meta.dirname, '..');
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: { into: { type: 'string', default: path.join(root, 'build/clients') } },
 });
 

@@ -8,9 +8,9 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { type ConditionalPrice, findProvider, type ModelInfo, type ModelPrice } from '@pydantic/genai-prices';
 import { CATALOG } from 'modelparams';
+import { parseCommandLine } from './command-line.ts';
 import {
   type Efforts,
   type PublishedPrice,
@@ -269,7 +269,7 @@ export function curatedCatalog(day: string): { providers: object[]; models: obje
 const catalogFile = path.join(import.meta.dirname, '..', 'src', 'gateway', 'ai', 'catalog', 'catalog.json');
 
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { date: { type: 'string' } } });
+  const { values } = parseCommandLine(import.meta.filename, { options: { date: { type: 'string' } } });
   const previousCatalog = JSON.parse(readFileSync(catalogFile, 'utf8')) as { models: unknown[] };
   const catalog = curatedCatalog(values.date ?? new Date().toISOString().slice(0, 10));
   writeFileSync(catalogFile, `${JSON.stringify(catalog, null, 2)}\n`);

@@ -8,8 +8,8 @@
 
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import ts from 'typescript';
+import { parseCommandLine } from './command-line.ts';
 import retired from './lint/retired-words.json' with { type: 'json' };
 
 const widthLimit = 110;
@@ -27,7 +27,7 @@ interface FunctionSize {
   lines: number;
 }
 
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     json: { type: 'boolean', default: false },
     worst: { type: 'string', default: '0' },

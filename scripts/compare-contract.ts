@@ -8,8 +8,8 @@
 
 import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { parse } from 'yaml';
+import { parseCommandLine } from './command-line.ts';
 import { measureDocument, type Measures, type Share } from './compare/measures.ts';
 
 const root = path.join(import.meta.dirname, '..');
@@ -38,7 +38,7 @@ interface Column {
   measures: Measures;
 }
 
-const { values: options, positionals } = parseArgs({
+const { values: options, positionals } = parseCommandLine(import.meta.filename, {
   options: { write: { type: 'boolean', default: false } },
   allowPositionals: true,
 });

@@ -11,7 +11,7 @@
 
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from './command-line.ts';
 import { buildPortal, type PortalFiles } from './docs/build-portal.ts';
 import { findExternalAssets } from './docs/seal.ts';
 import { updateGuides } from './docs/text-pages.ts';
@@ -20,7 +20,7 @@ import { surfaces } from './generate/surfaces.ts';
 import { packageVersion } from './generate/tools.ts';
 
 const root = path.join(import.meta.dirname, '..');
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     output: { type: 'string', default: path.join(root, 'build/docs') },
     root: { type: 'string', default: root },

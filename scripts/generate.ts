@@ -10,8 +10,8 @@
 
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { parse } from 'yaml';
+import { parseCommandLine } from './command-line.ts';
 import { addAliases, clientDocument } from './generate/aliases.ts';
 import { type Document, checkReferences, operationsOf } from './generate/document.ts';
 import { digestFiles, filesBelow, publish, writeIfChanged } from './generate/files.ts';
@@ -27,7 +27,7 @@ import { addSamples, sampleFolder } from './generate/samples.ts';
 import { type Surface, surfaces } from './generate/surfaces.ts';
 import { packageVersion, runRedocly } from './generate/tools.ts';
 
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     force: { type: 'boolean', default: false },
     draft: { type: 'boolean', default: false },

@@ -11,7 +11,7 @@
 
 import { globSync, readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from './command-line.ts';
 import { unobservedCodes } from './lint/unobserved-codes.ts';
 import { isAlias } from './generate/aliases.ts';
 import { type Document, operationsOf } from './generate/document.ts';
@@ -87,7 +87,9 @@ export function findUnobserved(
 }
 
 function main(): number {
-  const { values: options } = parseArgs({ options: { clear: { type: 'boolean', default: false } } });
+  const { values: options } = parseCommandLine(import.meta.filename, {
+    options: { clear: { type: 'boolean', default: false } },
+  });
   if (options.clear) {
     rmSync(folder, { recursive: true, force: true });
     return 0;

@@ -17,7 +17,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from './command-line.ts';
 import { filesBelow } from './generate/files.ts';
 import { runNode } from './generate/tools.ts';
 import { inspectTarball } from './pack/inspect.ts';
@@ -29,7 +29,7 @@ import { shippedFiles } from './pack/shipped-files.ts';
 import { thirdPartyNotice } from './pack/third-party.ts';
 
 const root = path.join(import.meta.dirname, '..');
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     output: { type: 'string', default: path.join(root, 'build/packages') },
     check: { type: 'boolean', default: true },

@@ -11,6 +11,7 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { tryLockFolder, type FolderLock } from '../src/kernel/data/embedded/folder-lock.ts';
+import { parseCommandLine } from './command-line.ts';
 import { runNpm } from './pack/npm.ts';
 
 interface LockedPackage {
@@ -23,7 +24,8 @@ const root = path.join(import.meta.dirname, '..');
 const allFolders = ['examples', 'scripts', 'test'];
 const lockFolder = path.join(root, 'build/packages-lock');
 
-const folders = process.argv.length > 2 ? process.argv.slice(2) : allFolders;
+const { positionals } = parseCommandLine(import.meta.filename, { allowPositionals: true });
+const folders = positionals.length > 0 ? positionals : allFolders;
 try {
   for (const folder of folders)
     if (!allFolders.includes(folder))

@@ -8,8 +8,8 @@
 
 import { globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
 import { parse } from 'yaml';
+import { parseCommandLine } from './command-line.ts';
 import { runNode } from './generate/tools.ts';
 import { runNpm } from './pack/npm.ts';
 
@@ -64,7 +64,7 @@ function readText(folder: string, file: string): string {
 }
 
 async function main(): Promise<number> {
-  const { values: options } = parseArgs({
+  const { values: options } = parseCommandLine(import.meta.filename, {
     options: { check: { type: 'boolean', default: false }, 'dry-run': { type: 'boolean', default: false } },
   });
   const missingFields = findMissing(root);

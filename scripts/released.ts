@@ -9,14 +9,14 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from './command-line.ts';
 import { writeIfChanged } from './generate/files.ts';
 import { withOpenEnums } from './generate/open-enums.ts';
 import { surfaces } from './generate/surfaces.ts';
 import { runRedocly, type ToolRun } from './generate/tools.ts';
 
 const root = path.join(import.meta.dirname, '..');
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     release: { type: 'boolean', default: false },
     replace: { type: 'boolean', default: false },

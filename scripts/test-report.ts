@@ -5,6 +5,7 @@
 //   node scripts/test-report.ts replace REPORT AGAIN  puts the results of a second run of files into REPORT
 
 import { readFileSync, writeFileSync } from 'node:fs';
+import { exitWithUsageError, parseCommandLine } from './command-line.ts';
 
 interface FileResult {
   name: string;
@@ -24,7 +25,10 @@ interface Report {
 }
 
 const commands = { count, failed: printFailedFiles, replace: replaceFiles };
-const [command, ...paths] = process.argv.slice(2);
+const { positionals } = parseCommandLine(import.meta.filename, { allowPositionals: true });
+const [command = '', ...paths] = positionals;
+if (!Object.hasOwn(commands, command))
+  exitWithUsageError(import.meta.filename, `there is no command "${command}"`);
 commands[command as keyof typeof commands](paths);
 
 function count(reportPaths: readonly string[]): void {

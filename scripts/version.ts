@@ -5,10 +5,10 @@
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from './command-line.ts';
 import { runNode } from './generate/tools.ts';
 
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     root: { type: 'string' },
     date: { type: 'string', default: new Date().toISOString().slice(0, 10) },

@@ -21,7 +21,8 @@ describe('packages', () => {
   beforeEach(async () => {
     folder = await mkdtemp(path.join(tmpdir(), 'townhall-packages-'));
     for (const name of ['scripts', 'test', 'bin']) await mkdir(path.join(folder, name));
-    await copyFile(path.join(root, 'scripts/packages.ts'), path.join(folder, 'scripts/packages.ts'));
+    for (const name of ['packages.ts', 'command-line.ts'])
+      await copyFile(path.join(root, 'scripts', name), path.join(folder, 'scripts', name));
     await symlink(path.join(root, 'scripts/pack'), path.join(folder, 'scripts/pack'));
     await symlink(path.join(root, 'src'), path.join(folder, 'src'));
     await writeFile(path.join(folder, 'package.json'), '{"type":"module"}');
