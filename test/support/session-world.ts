@@ -5,40 +5,44 @@ import { once } from 'node:events';
 import { request, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { SessionEvent } from '@townhall/agent';
 import { startAgent, type AgentOptions, type TestAgent } from './agent.ts';
-import { testDatabase, type TestDatabase } from './databases.ts';
+import { testDatabase, type TestDatabase, type TestDatabaseOptions } from './databases.ts';
 import { finish, scriptedGateway, type ScriptedAnswer, type ScriptedGateway } from './scripted-gateway.ts';
 
 export interface World {
   gateway: ScriptedGateway;
   start(options?: Partial<AgentOptions>): Promise<TestAgent>;
+  /** Closes the agents and replaces the gateway; the rows in the database stay. */
   reset(): Promise<void>;
+  /** Closes everything, including agents that were started since the last reset. */
   close(): Promise<void>;
 }
 
 /** Several agents with their own ids on one database. */
-export async function openWorld(): Promise<World> {
-  const database: TestDatabase = await testDatabase();
+export async function openWorld(options: Pick<TestDatabaseOptions, 'limits'> = {}): Promise<World> {
+  const database: TestDatabase = await testDatabase(options);
   const agents: TestAgent[] = [];
+  const closeAgents = () => Promise.all(agents.splice(0).map((agent) => agent.close()));
   const world: World = {
     gateway: await scriptedGateway(),
-    async start(options = {}) {
+    async start(agentOptions = {}) {
       const agent = await startAgent({
         gatewayUrl: world.gateway.url,
         name: `agent-${randomUUID()}`,
         model: 'local/echo',
         database: database.database,
-        ...options,
-        settings: { drainMs: 0, ...options.settings },
+        ...agentOptions,
+        settings: { drainMs: 0, ...agentOptions.settings },
       });
       agents.push(agent);
       return agent;
     },
     async reset() {
-      await Promise.all(agents.splice(0).map((agent) => agent.close()));
+      await closeAgents();
       await world.gateway.close();
       world.gateway = await scriptedGateway();
     },
     async close() {
+      await closeAgents();
       await world.gateway.close();
       await database.close();
     },
