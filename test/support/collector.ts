@@ -1,4 +1,4 @@
-// A scripted OTLP collector: receives spans over HTTP with JSON, and can be slow or unreachable.
+// A scripted OTLP collector: receives spans over HTTP with JSON, or accepts connections and stays silent.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { closeServer, listen, readBody } from './local-server.ts';
 

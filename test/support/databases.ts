@@ -62,7 +62,7 @@ export async function makeDatabase({
   return makeFolder(source, { isEmpty, limits });
 }
 
-/** A new open database with the schemas of gateway and agent. */
+/** A new open database, with the schemas of gateway and agent unless `isEmpty`. */
 export async function testDatabase(options: TestDatabaseOptions = {}): Promise<TestDatabase> {
   const isReusable =
     inject('databaseSource')?.engine !== 'postgres' && !options.isEmpty && options.limits === undefined;

@@ -30,6 +30,7 @@ export async function startInstalledPostgres(): Promise<InstalledPostgres | null
   await chmod(folder, 0o755);
   if (owner !== undefined) await chown(folder, owner.uid, owner.gid);
   const data = join(folder, 'data');
+  // `trust` accepts any password. The one in the URL is there for tests that look for it in outputs.
   const cluster = ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C'];
   await run(join(binaries, 'initdb'), cluster, owner ?? {});
   const port = await freePort();
@@ -60,7 +61,7 @@ function findBinaries(): string | undefined {
   return globSync('/usr/lib/postgresql/*/bin/postgres')
     .map((path) => dirname(path))
     .filter((folder) => ['initdb', 'pg_dump', 'pg_restore'].every((name) => existsSync(join(folder, name))))
-    .sort()
+    .sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
     .at(-1);
 }
 

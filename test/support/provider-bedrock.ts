@@ -52,7 +52,7 @@ export function converseAnswer({ script, body }: Scene): object | undefined {
   }
 }
 
-/** The tool that the request forces, which for JSON answers is the package's own. */
+/** The last tool of the request. For JSON answers the package appends one of its own and requires a call. */
 function toolNameOf(body: Record<string, unknown>): string {
   const { tools = [] } = (body['toolConfig'] ?? {}) as { tools?: { toolSpec?: { name?: string } }[] };
   return tools.at(-1)?.toolSpec?.name ?? 'get_weather';
@@ -118,6 +118,7 @@ export function converseFrames({ script, body }: Scene): Buffer[] | undefined {
       return [exception('throttlingException', 'Too many requests')];
     case 'damaged': {
       const frames = [start, ...texts(0), ...finish('end_turn')];
+      // The sixth byte from the end belongs to the payload; the last four are its checksum.
       const lastFrame = frames.at(-1);
       if (lastFrame !== undefined)
         lastFrame[lastFrame.length - 6] = (lastFrame[lastFrame.length - 6] ?? 0) ^ 1;
@@ -144,13 +145,20 @@ export function exception(type: string, message: string): Buffer {
   );
 }
 
+// The type of a header whose value is a text.
+const stringType = 7;
+
+/**
+ * A frame of the event stream encoding: a prelude of 12 bytes (the lengths of the frame and of its headers, and
+ * their checksum), the headers, the payload, and a checksum of 4 bytes.
+ */
 function frame(headers: Record<string, string>, payload: object): Buffer {
   const headerBytes = Buffer.concat(
     Object.entries(headers).map(([name, value]) => {
       const head = Buffer.from([
         name.length,
         ...Buffer.from(name),
-        7,
+        stringType,
         value.length >> 8,
         value.length & 0xff,
       ]);

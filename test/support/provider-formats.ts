@@ -1,7 +1,9 @@
 // The scripted provider's other formats: Anthropic's messages, Google's generateContent, OpenAI's
-// responses, older completions and embeddings, and rerank. The script names are those of chat
-// completions: `ok`, `tools`, `reasoning`, `cut` (a stream without its end), `error` (midway),
-// `error-first`; `status` and the like are in provider.ts.
+// responses, older completions and embeddings, moderations, and rerank. The common script names are those
+// of chat completions: `ok`, `tools`, `reasoning`, `cut` (a stream without its end), `error` (midway),
+// `error-first`. `cut-start`, `error-start` and `failed-start` end a stream that has begun, before its
+// first text. Scripts of one format: `signed` and `malformed` (Google), `search`, `encrypted` and `incomplete`
+// (responses), `long-vectors` (embeddings). `status` and the like are in provider.ts.
 import type { ServerResponse } from 'node:http';
 import { converseAnswer, converseFrames } from './provider-bedrock.ts';
 
@@ -527,6 +529,7 @@ function moderation({ script, body }: FormatScene): object | undefined {
   };
 }
 
+/** The last document has the highest score. */
 function rerank({ script, body: input }: FormatScene): object | undefined {
   if (script !== 'ok') return undefined;
   const documents = input['documents'] as unknown[];

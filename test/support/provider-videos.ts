@@ -80,7 +80,7 @@ interface JobStatus {
   downloadUrl: string;
 }
 
-function statusOf({ script, parameters, polls }: VideoJob, id: string, origin: string): JobStatus {
+function statusOf({ script, parameters, polls }: VideoJob, id: string, baseUrl: string): JobStatus {
   const waitingPolls = Number(parameters.get('polls') ?? 1);
   const finalStates: Record<string, JobStatus['state']> = {
     'film-failed': 'failed',
@@ -95,7 +95,7 @@ function statusOf({ script, parameters, polls }: VideoJob, id: string, origin: s
       code: parameters.get('code') ?? 'moderation_blocked',
       message: parameters.get('message') ?? 'The prompt is not allowed.',
     },
-    downloadUrl: parameters.get('to') ?? `${origin}/files/${id}:download?alt=media`,
+    downloadUrl: parameters.get('to') ?? `${baseUrl}/files/${id}:download?alt=media`,
   };
 }
 

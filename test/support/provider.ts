@@ -205,6 +205,7 @@ function sendKeyAnswer(response: ServerResponse, { status, retryAfter }: KeyAnsw
 
 /** Resolves after the time or when the caller disconnects. */
 function sleepWhileOpen(ms: number, response: ServerResponse, timers: Set<NodeJS.Timeout>): Promise<void> {
+  if (response.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
     const finish = () => {
       clearTimeout(timer);
@@ -679,7 +680,7 @@ const scripts: Record<string, Script> = {
   'usage-negative': withUsage({ prompt_tokens: -10, completion_tokens: -4, total_tokens: -14 }),
   'usage-absurd': withUsage({ prompt_tokens: 1e15, completion_tokens: 1e15, total_tokens: 2e15 }),
   'usage-nonsense': withUsage({ prompt_tokens: 'NaN', completion_tokens: 1.5, total_tokens: null }),
-  // Ten times the allowed output.
+  // Ten times the output that a model with `max_output_tokens: 1000` may have.
   'usage-tenfold': withUsage({ prompt_tokens: 10, completion_tokens: 10_000, total_tokens: 10_010 }),
   // usage-late?ms=300&in=30000: a complete answer, and its usage `ms` milliseconds later.
   'usage-late': streamOrWhole(async (scene) => {

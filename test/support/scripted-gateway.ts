@@ -1,5 +1,5 @@
-// A scripted gateway that implements `/v1/ai/stream` only, for cases that a real model cannot
-// produce. The end-to-end test uses the real gateway.
+// A scripted gateway for cases that a real model cannot produce. It implements `/v1/ai/stream`, and
+// `/v1/ai/models` once a test has set a catalog. The end-to-end test uses the real gateway.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { closeServer, listen, readBody } from './local-server.ts';
 

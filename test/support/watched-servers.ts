@@ -47,7 +47,7 @@ const idleRoundMs = 100;
 const idleRounds = 300;
 const administrator = { admin_id: 'admin', password: 'a password for tests only' };
 
-/** Starts the servers. They log only errors, to this process's standard error. */
+/** Starts the servers. Their logs are discarded; what they print to standard error appears in this process. */
 export async function startWatchedServers(): Promise<WatchedServers> {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-watched-'));
   const provider = await startProvider();
@@ -95,6 +95,7 @@ export async function startWatchedServers(): Promise<WatchedServers> {
 function spawnServer(folder: string, words: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
   return spawn(process.execPath, ['--import', preload, join(root, 'src/cli/main.ts'), ...words], {
     cwd: folder,
+    // The line with the address has the level `info`.
     env: { PATH: process.env['PATH'], HOME: folder, LOG_LEVEL: 'info', ...env },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   });
