@@ -63,6 +63,7 @@ afterEach(async () => {
 async function start(options: Partial<AgentOptions> = {}): Promise<TestAgent> {
   const agent = await startAgent({
     gatewayUrl: gateway.url,
+    // A second agent with this name is the first one after a restart: its keys are in the database.
     name: 'keyed',
     database: world.database,
     createOptions: { plugins: [bell] },
@@ -101,7 +102,7 @@ async function post(
   };
 }
 
-/** Holds the gateway's next answer until `open` is called. */
+/** Holds the gateway's answers until `open` is called. `arrival` resolves with the first request. */
 function holdGateway(): { arrival: Promise<void>; open(): void } {
   const arrival = Promise.withResolvers<void>();
   const gate = Promise.withResolvers<void>();
@@ -158,7 +159,7 @@ describe('two calls with one Idempotency-Key', () => {
     const firstAgent = await start();
     const answer = await post(firstAgent, '/api/execute', { instructions: 'Work.' });
     await firstAgent.close();
-    const secondAgent = await start({ dataDir: firstAgent.dataDir });
+    const secondAgent = await start();
     expect(await post(secondAgent, '/api/execute', { instructions: 'Work.' })).toEqual({
       ...answer,
       replayed: 'true',
@@ -340,7 +341,7 @@ test('a start frees the keys of calls that ended before their run', async () => 
   await firstAgent.close();
   // Only one process uses the embedded engine, so a start frees keys even before their lease expires.
   await abandonKeys({ expiresInSeconds: world.database.engine === 'embedded' ? 3_600 : 0 });
-  const secondAgent = await start({ dataDir: firstAgent.dataDir });
+  const secondAgent = await start();
   expect(
     await post(secondAgent, '/api/plugins/action', { plugin_name: 'bell', action_name: 'ring' }),
   ).toMatchObject({ status: 200, replayed: null, body: { result: { rings: 2 } } });

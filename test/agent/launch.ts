@@ -58,7 +58,7 @@ export async function launch(
       return { child, url, token };
     }
   } catch (error) {
-    if (child.exitCode === null && child.signalCode === null) await kill(child);
+    await kill(child);
     throw error;
   }
   throw new Error('The agent ended before it listened.');

@@ -2,7 +2,7 @@
 // contains text of the conversation.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { definePlugin } from '../../src/agent/plugins/index.ts';
-import { startCollector, type Collector } from '../support/collector.ts';
+import { spanKinds, startCollector, type Collector } from '../support/collector.ts';
 import { calls, says } from '../support/scripted-gateway.ts';
 import { holdAnswer, openWorld, type World } from '../support/session-world.ts';
 
@@ -57,7 +57,7 @@ test('a run is exported as one trace that the gateway joins', async () => {
     expect(step).toMatchObject({
       traceId: run.traceId,
       parentSpanId: run.spanId,
-      kind: 3,
+      kind: spanKinds.client,
       attributes: { 'gen_ai.operation.name': 'chat' },
     });
   expect(steps.map(({ spanId }) => spanId)).toContain(tool.parentSpanId);

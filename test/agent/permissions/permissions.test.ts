@@ -98,6 +98,7 @@ describe('rules of the configuration', () => {
       await permissions.create({ tool: 'shell.folder', pattern: 'web', effect: 'allow' });
       expect(await runWith({ folder: 'web' })).toContain('exitCode');
       expect(await runWith({ folder: 'web', input: 'echo yes' })).toContain('needs an approval');
+      // The pattern matches the command that reads the input, which is `sh`.
       await permissions.create({ tool: 'shell.input', pattern: 's*', effect: 'allow' });
       expect(await runWith({ folder: 'web', input: 'echo yes' })).toContain('yes');
     });

@@ -88,7 +88,7 @@ test.each(['current', 'classic'] as const)(
           : current.plugins.callAction({ plugin_name: 'journal', action_name: 'read' });
       const { entries } = (await read).result as { entries: string[] };
       expect(entries).toContain('files_write succeeded');
-      // A guard refused this call, so no effect followed it.
+      // The example's guard refused to write .env, so the journal has no entry about that call.
       expect(entries.some((entry) => entry.includes('failed'))).toBe(false);
     } finally {
       code = await agent.stop();

@@ -1,5 +1,5 @@
 // The action `files.patch`: several changes at once, as edits or as a diff.
-import { mkdir, symlink } from 'node:fs/promises';
+import { symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openWorkspace } from '../../../src/agent/plugins/index.ts';
@@ -156,7 +156,7 @@ describe('files.patch with a diff', () => {
 
   test('restores the first files when a later one cannot be written', async () => {
     await plugin.put({ 'a.txt': 'one\n' });
-    await mkdir(join(plugin.folder, 'b.txt'));
+    // The second file would be in a folder `a.txt`, which is a file.
     const diff =
       '--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n--- /dev/null\n+++ b/a.txt/c\n@@ -0,0 +1 @@\n+x\n';
     expect(await refusalOf({ diff })).toContain('a.txt/c');
@@ -236,6 +236,7 @@ describe('the permissions of files.patch', () => {
       { path: 'a.txt', isProtected: false },
       { path: 'src/b.txt', isProtected: false },
     ]);
+    // Three for each of the two files: to patch, to write and to edit it.
     expect(permissions).toHaveLength(6);
   });
 

@@ -137,7 +137,7 @@ describe('effects and resolves', () => {
     expect(await reason.promise).toBe('done');
   });
 
-  test('skip a resolver without a result', async () => {
+  test('skip a resolver that returns nothing, throws or hangs', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: null };
     const resolveWith = (run: () => unknown) =>
       hooksOf(['a', { resolves: { 'tool.before': run as never } }]).resolve('tool.before', value, context);

@@ -95,6 +95,7 @@ describe('the plugin mcp', () => {
 
   test('sends no cancellation after a call has ended', async () => {
     await call('probe-add-numbers', { a: 1, b: 1 });
+    // The server has read a message about the first call before it answers the second one.
     await call('probe-add-numbers', { a: 1, b: 2 });
     const input = await readFile(join(agent.workspace, 'mcp-input-probe'), 'utf8');
     expect(input).toContain('tools/call');

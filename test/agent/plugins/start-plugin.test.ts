@@ -1,3 +1,5 @@
+// A plugin in its author's tests: `startPlugin` calls its actions without an agent, and `definePlugin` infers
+// the types of inputs from their schemas.
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import { refusal } from '../../../src/agent/refusal.ts';
 import { definePlugin, startPlugin } from '../../../src/index.ts';

@@ -35,7 +35,7 @@ describe('child processes of an agent', () => {
     folder = await mkdtemp(join(tmpdir(), 'townhall-reaper-'));
   });
   afterAll(async () => {
-    if (agent?.child.exitCode === null && agent.child.signalCode === null) await kill(agent.child);
+    if (agent !== undefined) await kill(agent.child);
     await gateway.close();
     await place.remove();
     await rm(folder, { recursive: true, force: true });

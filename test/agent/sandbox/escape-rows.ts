@@ -45,7 +45,10 @@ function files(
   };
 }
 
-/** Prints the mark when the command before it has succeeded. */
+/**
+ * Prints the mark when the command before it has succeeded. The quotes keep the mark out of the text of the
+ * command, which an output may repeat. Programs in Python join it from two parts for the same reason.
+ */
 const claim = `&& echo ESC''APED`;
 const python = (...lines: string[]): string => `python3 -c '${lines.join('\n')}'`;
 

@@ -116,7 +116,7 @@ describe('sessions.followAll', () => {
     await firstAgent.client.sessions.create({ id: 'late' });
     const { headSeq } = await firstAgent.client.sessions.get({ sessionId: 's' });
     await firstAgent.close();
-    const agent = await world.start({ dataDir: firstAgent.dataDir, name: firstAgent.name });
+    const agent = await world.start({ name: firstAgent.name });
     const stop = new AbortController();
     const all = readInBackground(agent.client.sessions.followAll({ after: cursor }, { signal: stop.signal }));
     await Promise.all([
@@ -125,6 +125,8 @@ describe('sessions.followAll', () => {
     ]);
     stop.abort();
     await all.end;
+    // All events from the first one, although the session was created before the cursor: a stream sends those of
+    // the ten seconds before its cursor again.
     expect(seqsOf(all.events, 's')).toEqual(upTo(headSeq));
     const text = await readUntil(agent, '"sessionId":"late"', String(cursor));
     expect(text).toMatch(/^retry: 1000\n/);
@@ -289,6 +291,7 @@ describe('followAll', () => {
   });
 
   test('resets a session with too many new events', async () => {
+    // A stream sends at most 1,000 events of a session that its reader has missed.
     const changedSessions = [{ key: 's', id: 'id-s', fromSeq: 1, headSeq: 2_000 }];
     const { frames } = open({ store: store(changedSessions), afterMs: 0 });
     await frames.next();

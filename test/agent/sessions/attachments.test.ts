@@ -163,6 +163,7 @@ test.each([
   ['slashes', '/'],
   ['beginnings', '<'],
 ])('defuses half a million %s after a < in linear time', (_, character) => {
+  // `defuse` has two algorithms, and the é selects the one for text that is not ASCII.
   for (const text of [`<${character.repeat(500_000)}x`, `é<${character.repeat(500_000)}x`]) {
     const startedMs = performance.now();
     expect(defuse(text)).toBe(text);

@@ -55,8 +55,7 @@ describe('a killed agent', { timeout: 180_000 }, () => {
     dataDir = await mkdtemp(join(tmpdir(), 'townhall-crash-'));
   });
   afterEach(async () => {
-    const child = agentProcess?.child;
-    if (child?.exitCode === null && child.signalCode === null) await kill(child);
+    if (agentProcess !== undefined) await kill(agentProcess.child);
     agentProcess = undefined;
     await gateway.close();
     await place.remove();
@@ -395,6 +394,7 @@ describe('a run that another process settles', () => {
     finishReason: null,
     error: null,
     events: [],
+    // False in the test that settles a run before it has any text.
     hasCheckpoints: true,
     hasTakenSteers: false,
   } as const;

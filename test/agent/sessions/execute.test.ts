@@ -1,8 +1,9 @@
 // `sessions.execute` against a scripted gateway: the model loop, failing tools, and the events in the log.
 import { randomUUID } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { AgentError } from '@townhall/agent';
 import { definePlugin } from '../../../src/agent/plugins/index.ts';
 import { startAgent, type AgentOptions, type TestAgent } from '../../support/agent.ts';
@@ -351,7 +352,9 @@ describe('sessions.execute and the gateway', () => {
   });
 
   test('rereads the token file for each run', async () => {
-    const file = join((await start()).dataDir, 'gateway.token');
+    const folder = await mkdtemp(join(tmpdir(), 'townhall-token-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const file = join(folder, 'gateway.token');
     const agent = await start({ gatewayTokenFile: file });
     gateway.answer(() => says('Done.'));
     await expect(agent.client.sessions.execute({ instructions: 'Speak.' })).rejects.toMatchObject({

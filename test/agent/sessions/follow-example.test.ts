@@ -14,7 +14,7 @@ beforeEach(async () => {
   children = [];
 });
 afterEach(async () => {
-  for (const child of children) if (child.exitCode === null && child.signalCode === null) await kill(child);
+  for (const child of children) await kill(child);
   await world.reset();
   await world.close();
 });

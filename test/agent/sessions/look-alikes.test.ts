@@ -76,7 +76,8 @@ describe('defuse', () => {
     ).not.toThrow();
   });
 
-  test('agrees with the reference after a plain element', () => {
+  // The é selects the algorithm for text that is not ASCII; most mixtures above have such a character anyway.
+  test('agrees with the reference on random pieces around a plain name', () => {
     const text = fc
       .array(fc.constantFrom(...pieces), { maxLength: 6 })
       .map((parts) => `\u00e9<${parts.join('')}file${parts.join('')}`);

@@ -103,13 +103,13 @@ describe('sessions.regenerate', () => {
 
   test('keeps the previous answer in a fork at an earlier point', async () => {
     const agent = await startWith(['One.']);
-    const { client, dataDir, name } = agent;
+    const { client, name } = agent;
     const { headSeq } = await client.sessions.get({ sessionId: 's' });
     await client.sessions.regenerate({ sessionId: 's' });
     await untilIdle(agent);
     // The next process has no conversation in its cache, so the forks are read from the log.
     await agent.close();
-    const restartedAgent = await world.start({ dataDir, name });
+    const restartedAgent = await world.start({ name });
     const forkBefore = (await restartedAgent.client.sessions.fork({ sessionId: 's', seq: headSeq })) as {
       id: string;
     };

@@ -9,7 +9,7 @@ describe('recordFrom', () => {
     const committedSeq = 7;
     const nextMessage = { type: 'message.created', messageId: 'msg_2', role: 'assistant', index: 3 } as const;
     const findEvent = vi.fn<RunWriterOptions['log']['findEvent']>(async () => committedSeq);
-    const tx = Object.assign(async () => [{ session_id: 's', head_seq: committedSeq, now: new Date() }], {});
+    const tx = async () => [{ session_id: 's', head_seq: committedSeq, now: new Date() }];
     const writer = createRunWriter({
       sessionKey: 's',
       runId: 'run_1',

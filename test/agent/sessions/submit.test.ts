@@ -10,7 +10,7 @@ test.each<[ProblemCode, ProblemKind, number]>([
   ['queue_full', 'rate_limited', 1],
   // The input may have been accepted.
   ['database_unavailable', 'unavailable', 0],
-])('an input that fails with %s discards its files: %s, %i times', async (code, kind, discards) => {
+])('an input that fails with %s (%s) discards its files %i times', async (code, kind, discards) => {
   const discard = vi.fn<() => Promise<void>>(async () => {});
   const options = {
     agentId: 'agt_1',

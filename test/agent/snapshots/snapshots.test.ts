@@ -45,6 +45,7 @@ async function open({ limits = {}, clock = systemClock, isShared = false } = {})
     isShared,
     dataDir: folder,
     database: agent.database,
+    // Each test has an agent of its own, and its folder is a unique name.
     agentId: folder,
     limits,
     clock,

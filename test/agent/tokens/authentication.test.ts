@@ -212,6 +212,7 @@ describe.each(['current', 'classic'] as const)('authentication in the %s variant
           `${path}?token=${token}&access_token=${token}`,
           headers,
         );
+        // An open route ignores the credentials and refuses the unknown parameters of the query.
         expect([name, method, path, status]).toEqual([name, method, path, isOpen ? 400 : 401]);
         if (isOpen) continue;
         expect(challenge, `${method} ${path}`).toMatch(/^Bearer/);
