@@ -18,7 +18,7 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { createServer, type AddressInfo, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { AgentConfig } from '../../../src/agent/config.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
@@ -226,7 +226,8 @@ function findSecrets(output: string, token = ''): string[] {
 
 type Fingerprint = ReadonlyMap<string, string>;
 
-// All files outside of the workspace, and those inside that other programs run or read as configuration.
+// The files of the folder `outside` and of the machine that attempts would write, and those in the workspace
+// that other programs run or read as configuration. `absentPaths` do not exist unless an attempt makes them.
 async function readFingerprint({
   workspace,
   outside,
@@ -241,7 +242,10 @@ async function readFingerprint({
     const content = await readFile(path).catch(() => undefined);
     if (content !== undefined)
       return void entries.set(path, createHash('sha256').update(content).digest('hex'));
-    for (const name of await readdir(path).catch(() => [])) await add(join(path, name));
+    const names = await readdir(path).catch(() => undefined);
+    if (names === undefined) return;
+    entries.set(path, 'folder');
+    for (const name of names) await add(join(path, name));
   }
   await add(outside);
   const watchedPaths = ['.git/config', '.git/hooks', '.env', 'package.json', 'Makefile'];
@@ -263,7 +267,12 @@ async function readFingerprint({
     '.git/modules',
   ];
   for (const name of [...watchedPaths, ...absentPaths]) await add(join(workspace, name));
-  for (const path of ['/etc/townhall-escape', '/usr/bin/townhall-escape', '/var/tmp/townhall-escape'])
+  for (const path of [
+    '/etc/townhall-escape',
+    '/usr/bin/townhall-escape',
+    '/var/tmp/townhall-escape',
+    join(homedir(), '.bashrc'),
+  ])
     await add(path);
   return entries;
 }
