@@ -140,6 +140,7 @@ async function backUp(file: string, env: Record<string, string>): Promise<void> 
     bytes: (await stat(file)).size,
     engine: isPostgres ? 'postgres' : 'embedded',
   });
+  // The command shows its progress, in lines that end with an ellipsis.
   expect(screen).toContain('…');
   expect((await stat(file)).mode & 0o777).toBe(0o600);
   expect(await run(['db', 'backup', file], env)).toMatchObject({
@@ -262,11 +263,13 @@ describe.skipIf(isPostgres && installedPostgres === null)('townhall db', () => {
       code: 1,
       screen: expect.stringContaining('not a backup'),
     });
+    // The first bytes of a backup by the other engine: gzip on the embedded one, `PGDMP` on PostgreSQL.
     await writeFile(file, isPostgres ? Buffer.from([0x1f, 0x8b, 8, 0]) : 'PGDMP and more');
     expect(await run(['db', 'restore', file], newHost)).toMatchObject({
       code: 2,
       screen: expect.stringContaining('DATABASE_URL'),
     });
+    // Those of its own engine, without a backup after them.
     await writeFile(file, isPostgres ? 'PGDMP and nothing' : Buffer.from([0x1f, 0x8b, 8, 0, 0, 0]));
     expect(await run(['db', 'restore', file], newHost)).toMatchObject({ code: 1 });
     expect(await run(['db', 'restore', join(folder, 'absent')], newHost)).toMatchObject({

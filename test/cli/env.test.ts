@@ -10,7 +10,7 @@ import { testAdministrator } from '../support/gateway.ts';
 import { listKeys } from './env-keys.ts';
 import { runTownhall, townhall } from './townhall.ts';
 
-// Starts six processes one after the other; the limit allows for a busy machine.
+// A test starts up to four processes one after the other; the limit allows for a busy machine.
 vi.setConfig({ testTimeout: 180_000 });
 
 const keys = [newMasterKey(), newMasterKey(), newMasterKey()] as const;

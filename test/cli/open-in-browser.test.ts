@@ -1,3 +1,4 @@
+// The program that opens an address in a browser, and the addresses that it never gets.
 import { describe, expect, test } from 'vitest';
 import { browserCommand } from '../../src/cli/command-line/open-in-browser.ts';
 

@@ -98,7 +98,8 @@ describe('townhall audit verify', () => {
     expect(result.code).toBe(0);
     const verdict = JSON.parse(result.screen) as { ok: boolean; entries: number; head: string };
     expect(verdict).toMatchObject({ ok: true, pending: 0, faults: [] });
-    expect(verdict.entries).toBeGreaterThan(4);
+    // Two for the Bureau, and those of earlier changes.
+    expect(verdict.entries).toBeGreaterThan(2);
     expect(await run('audit', 'verify', '--head', verdict.head)).toMatchObject({ code: 0 });
     expect(await run('audit', 'verify', '--head', 'f'.repeat(64))).toMatchObject({ code: 1 });
     expect(await run('audit', 'verify', '--head', 'short')).toMatchObject({ code: 2 });

@@ -1,3 +1,4 @@
+// Lines of help of a certain width.
 import { describe, expect, test } from 'vitest';
 import { wrapText } from '../../src/cli/command-line/wrap-text.ts';
 

@@ -20,6 +20,7 @@ describe.skipIf(nodeMajor < 24)('saveMemoryWhileIdle', () => {
   const idleFlags = [noGrowthFlag, '--memory-saver-mode'];
   const busyFlags = [growthFlag, '--no-memory-saver-mode'];
 
+  /** Starts with these utilizations, one for each second, and 0 afterwards; returns the flags that are set. */
   function startWith(seconds: number[], options: { growsWhileBusy?: boolean } = {}): string[] {
     const flags: string[] = [];
     let checks = 0;
