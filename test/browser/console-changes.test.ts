@@ -100,6 +100,7 @@ describe.skipIf(!hasChromium)('file changes in the console', { timeout: 120_000 
   });
 
   test('are redone', async () => {
+    // The undo left the focus on Redo.
     await page.keyboard.press('Enter');
     await button('Undo').waitFor();
     expect(await text('notes.md')).toBe('# Notes\nValue 5 is a text now.\n');

@@ -5,13 +5,13 @@ import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { hasChromium, launchChromium } from '../support/chromium.ts';
 import { openConsolePage } from '../support/console-browser.ts';
 import { startConsole, type TestConsole } from '../support/console.ts';
 import { makeDatabase, type DatabasePlace } from '../support/databases.ts';
+import { readListeningUrl } from '../support/listening-url.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../support/scripted-gateway.ts';
 
 describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeout: 180_000 }, () => {
@@ -42,7 +42,7 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
       env,
       stdio: ['ignore', 'pipe', 'inherit'],
     });
-    const url = await waitForUrl();
+    const url = await readListeningUrl(agent);
     consoleServer = await startConsole({ url, tokenFile: join(folder, 'agent.token') });
     browser = await launchChromium();
   });
@@ -65,14 +65,6 @@ describe.skipIf(!hasChromium)('the console of an agent that is stopped', { timeo
     expect(pageErrors.splice(0)).toEqual([]);
   });
 
-  async function waitForUrl(): Promise<string> {
-    if (agent.stdout === null) throw new Error('The agent has no output.');
-    for await (const line of createInterface({ input: agent.stdout })) {
-      const { msg, url } = JSON.parse(line) as { msg: string; url: string };
-      if (msg === 'listening') return url;
-    }
-    throw new Error('The agent ended before it listened.');
-  }
   const message = () => page.getByRole('textbox', { name: 'Message' });
   const waitForSilence = () =>
     page.locator('.agent .pill.bad', { hasText: 'not answering' }).waitFor({ timeout: 20_000 });

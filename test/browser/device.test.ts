@@ -73,6 +73,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
       'ada@townhall.example',
     ])
       expect(facts).toContain(fact);
+    // The focus is on Refuse; Confirm is the button before it.
     await page.keyboard.press('Shift+Tab');
     await page.keyboard.press('Enter');
     await page.getByText('Confirmed').waitFor();
@@ -90,6 +91,7 @@ describe.skipIf(!hasChromium)('the page of device logins', () => {
     expect(page.url()).toBe(login.verification_uri);
     await page.keyboard.press('Enter');
     await signInWithToken(page);
+    // The focus is on Refuse.
     await page.keyboard.press('Enter');
     await page.getByText('Refused').waitFor();
     await expect(

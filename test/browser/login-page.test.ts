@@ -33,6 +33,7 @@ describe.skipIf(!hasChromium)('the login page', () => {
     oidc = await addOidcLogin(world);
     await createBureaus();
     await app.run(plainProgram({ url: world.url, bureauId: 'shop' }));
+    // Three: a password, a code by e-mail and the login of another organization.
     await until(async () => {
       const answer = await fetch(`${world.url}/v1/accounts/providers?bureau_id=shop`, {
         headers: { origin: app.origin },
