@@ -279,6 +279,23 @@ describe.skipIf(!hasChromium)('the portal in Chromium', { timeout: 120_000 }, ()
       expect(await page.locator('h1').innerText()).toBe('Operations');
     });
 
+    test('loads its index again after a failure', async () => {
+      // The failed request is among the complaints of its page.
+      const ownPage = await browser.newPage();
+      const pageErrors: string[] = [];
+      ownPage.on('pageerror', (error) => pageErrors.push(error.message));
+      await ownPage.route('**/search-index.js', (route) => route.abort());
+      await ownPage.goto(`${origin}/guides/errors.html`);
+      await ownPage.locator('#search').fill('idempotency');
+      await ownPage.locator('#results').getByText('The search index cannot be loaded.').waitFor();
+      await ownPage.unroute('**/search-index.js');
+      await ownPage.locator('#search').fill('idempotency key');
+      await ownPage.locator('#results li[aria-selected="true"]').waitFor();
+      expect(await ownPage.locator('#results').innerText()).not.toContain('cannot be loaded');
+      expect(pageErrors).toEqual([]);
+      await ownPage.close();
+    });
+
     test('works on a page that is opened from a disk', async () => {
       const diskPage = await browser.newPage();
       await diskPage.goto(`file://${folder}/guides/error-codes.html`);

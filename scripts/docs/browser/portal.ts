@@ -21,17 +21,27 @@ const list = document.querySelector<HTMLUListElement>('#results');
 let loadingSearch: Promise<MiniSearch<SearchEntry>> | undefined;
 let selectedIndex = -1;
 
-function loadIndex(): Promise<MiniSearch<SearchEntry>> {
-  loadingSearch ??= new Promise((resolve, reject) => {
+/** Loads the index once; after a failure, which gives null, the next call tries again. */
+async function loadIndex(): Promise<MiniSearch<SearchEntry> | null> {
+  loadingSearch ??= loadScript(`${root}search-index.js`).then(() =>
+    MiniSearch.loadJSON<SearchEntry>(globalThis.townhallSearch ?? '', searchOptions),
+  );
+  try {
+    return await loadingSearch;
+  } catch {
+    loadingSearch = undefined;
+    return null;
+  }
+}
+
+function loadScript(address: string): Promise<void> {
+  return new Promise((resolve, reject) => {
     const script = document.createElement('script');
-    script.src = `${root}search-index.js`;
-    script.addEventListener('load', () =>
-      resolve(MiniSearch.loadJSON<SearchEntry>(globalThis.townhallSearch ?? '', searchOptions)),
-    );
-    script.addEventListener('error', () => reject(new Error('The search index cannot be loaded.')));
+    script.src = address;
+    script.addEventListener('load', () => resolve());
+    script.addEventListener('error', () => reject(new Error(`${address} cannot be loaded.`)));
     document.head.append(script);
   });
-  return loadingSearch;
 }
 
 async function search(): Promise<void> {
@@ -40,13 +50,13 @@ async function search(): Promise<void> {
   const index = await loadIndex();
   // The text may have changed while the index was loading.
   if (words !== field.value.trim()) return;
-  const matches = findMatches(index, words);
+  const matches = index === null ? [] : findMatches(index, words);
   selectedIndex = matches.length > 0 ? 0 : -1;
   list.replaceChildren(
     ...matches.map((match, position) => resultItem(match as unknown as SearchEntry, position)),
   );
   if (words !== '' && matches.length === 0) {
-    list.append(emptyNote(words));
+    list.append(index === null ? failureNote() : emptyNote(words));
   }
   show(words !== '');
   choose(selectedIndex);
@@ -77,19 +87,28 @@ function resultItem({ address, title, page, excerpt }: SearchEntry, position: nu
   return item;
 }
 
+function failureNote(): HTMLLIElement {
+  return note('The search index cannot be loaded. Check the connection and type again.');
+}
+
 /** Says that the words have no match, and links to the overviews. */
 function emptyNote(words: string): HTMLLIElement {
-  const item = document.createElement('li');
-  item.className = 'empty';
-  const text = document.createElement('p');
-  text.textContent = `No page has “${words}”. Try another word, or look through:`;
-  item.append(text);
+  const item = note(`No page has “${words}”. Try another word, or look through:`);
   for (const [index, { title, page }] of overviews.entries()) {
     const link = document.createElement('a');
     link.href = `${root}${page}`;
     link.textContent = title;
     item.append(...(index === 0 ? [link] : [' · ', link]));
   }
+  return item;
+}
+
+function note(text: string): HTMLLIElement {
+  const item = document.createElement('li');
+  item.className = 'empty';
+  const paragraph = document.createElement('p');
+  paragraph.textContent = text;
+  item.append(paragraph);
   return item;
 }
 

@@ -78,7 +78,7 @@ function readRequest(form: HTMLFormElement): RequestInit {
 async function showBody(response: Response, show: (text: string) => void): Promise<void> {
   const mediaType = response.headers.get('content-type') ?? '';
   if (mediaType.includes('json')) return show(formatJson(await response.text()));
-  if (mediaType !== '' && !/^text\/|xml|ndjson/.test(mediaType)) {
+  if (mediaType !== '' && !/^text\/|xml/.test(mediaType)) {
     const { size } = await response.blob();
     return show(`${size} bytes of ${mediaType}`);
   }
