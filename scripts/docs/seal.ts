@@ -87,10 +87,10 @@ export function sealPage(html: string, { header, style }: { header: string; styl
  */
 export function findExternalAssets(html: string): string[] {
   const patterns = [
-    /<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*?\s(?:src|data)=["']?(https?:\/\/[^"'\s>]+|\/\/[^"'\s>]+)/gi,
-    /<link\b[^>]*?\shref=["']?(https?:\/\/[^"'\s>]+|\/\/[^"'\s>]+)/gi,
-    /@import\s+(?:url\()?["']?(https?:\/\/[^"'\s)]+)/gi,
-    /\burl\(["']?(https?:\/\/[^"'\s)]+)/gi,
+    /<(?:script|img|iframe|source|video|audio|embed|object)\b[^>]*?\s(?:src|data)=["']?((?:https?:)?\/\/[^"'\s>]+)/gi,
+    /<link\b[^>]*?\shref=["']?((?:https?:)?\/\/[^"'\s>]+)/gi,
+    /@import\s+(?:url\()?["']?((?:https?:)?\/\/[^"'\s)]+)/gi,
+    /\burl\(["']?((?:https?:)?\/\/[^"'\s)]+)/gi,
     // Images and bundles that the page's script would add.
     /\bsrc:(?:\w+\?)?[`"'](https?:\/\/[^`"']+)/g,
     /(https?:\/\/cdn\.redoc\.ly\/[^`"'\s]+)/g,

@@ -114,6 +114,8 @@ describe('a page of the portal', () => {
       '<link rel="stylesheet" href="//a.test/x.css">',
       '@import "https://a.test/x.css"',
       'url(https://a.test/f.woff2)',
+      'url(//a.test/f.woff2)',
+      '@import "//a.test/s.css"',
       'src:e?`https://a.test/l.svg`:``',
     ];
     for (const html of leakingPages) expect(findExternalAssets(html), html).toHaveLength(1);
