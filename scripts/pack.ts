@@ -72,12 +72,12 @@ async function main(output: string): Promise<void> {
     const clients = path.join(staging, 'clients');
     const tarballs = path.join(staging, 'tarballs');
     mkdirSync(tarballs);
-    const buildingClients = runNode(path.join(root, 'scripts/build-clients.ts'), ['--into', clients], {
-      cwd: root,
-      timeoutMs: 600_000,
-    });
-    await buildServer(path.join(staging, 'townhall'));
-    requireSuccess(await buildingClients, 'build-clients');
+    // Both have to end, even if one fails: they write into the folder that is removed afterwards.
+    const builds = await Promise.allSettled([
+      buildClients(clients),
+      buildServer(path.join(staging, 'townhall')),
+    ]);
+    for (const build of builds) if (build.status === 'rejected') throw build.reason;
     step('the tarballs');
     for (const folder of [
       path.join(staging, 'townhall'),
@@ -100,6 +100,14 @@ async function main(output: string): Promise<void> {
     console.log(`pack: ${name} (${Math.ceil(statSync(path.join(output, name)).size / 1024)} kB)`);
   console.log(
     `pack: ${path.relative(process.cwd(), output)} (${Math.round(performance.now() - startedMs)} ms)`,
+  );
+}
+
+async function buildClients(folder: string): Promise<void> {
+  const builder = path.join(root, 'scripts/build-clients.ts');
+  requireSuccess(
+    await runNode(builder, ['--into', folder], { cwd: root, timeoutMs: 600_000 }),
+    'build-clients',
   );
 }
 
