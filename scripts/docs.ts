@@ -53,7 +53,10 @@ async function main(folder: string, output: string): Promise<void> {
   }
   const staging = mkdtempSync(path.join(root, 'build/docs-'));
   try {
-    publish(output, await buildPortal({ folder, staging, checksTypes: options.check }));
+    const files = await buildPortal({ folder, staging, checksTypes: options.check });
+    // Remove the stamp first: if this run is interrupted, the next one builds the portal again.
+    rmSync(stamp, { force: true });
+    publish(output, files);
     writeIfChanged(stamp, options.check ? checkedInputs : inputs);
   } finally {
     rmSync(staging, { recursive: true, force: true });
@@ -75,7 +78,7 @@ function inputDigest(folder: string): string {
   const bundles = surfaces.map(({ name }) => `src/contract/${name}/bundle.json`);
   // The pages and samples are made by both folders of scripts.
   const scripts = ['scripts/docs.ts', 'scripts/docs', 'scripts/generate', 'src/deploy/townhall.schema.json'];
-  const tools = ['@redocly/cli', 'highlight.js', 'marked', 'minisearch'];
+  const tools = ['@redocly/cli', 'highlight.js', 'marked', 'minisearch', 'rolldown'];
   const versions = tools.map((name) => `${name}@${packageVersion(name)}`);
   return digestFiles(
     root,
