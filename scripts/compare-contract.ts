@@ -88,7 +88,7 @@ function renderShare({ count, of }: Share): string {
   return of === 0 ? 'none' : `${Math.floor((100 * count) / of)} % of ${of}`;
 }
 
-/** The rows in which another document has a larger share than ours. */
+/** The rows in which another document has a larger share than the gateway's. */
 function listRowsBehind(columns: readonly Column[]): string[] {
   const [gateway, , ...providerColumns] = columns;
   if (gateway === undefined) return [];
