@@ -126,15 +126,21 @@ describe('a text of a plugin that is too long', () => {
 });
 
 describe('effects and resolves', () => {
-  test('start effects without awaiting them or their failures', async () => {
+  test('start effects without awaiting them or their failures', { timeout: 5_000 }, async () => {
     const reason = Promise.withResolvers<string>();
-    const hooks = hooksOf(
-      ['bad', { effects: { 'answer.after': fail } }],
-      ['slow', { effects: { 'answer.after': hang } }],
-      ['good', { effects: { 'answer.after': ({ text }) => reason.resolve(text) } }],
+    const slow = Promise.withResolvers<void>();
+    const { hooks } = createRegistry(
+      [
+        plugin('bad', { effects: { 'answer.after': fail } }),
+        plugin('slow', { effects: { 'answer.after': () => slow.promise } }),
+        plugin('good', { effects: { 'answer.after': ({ text }) => reason.resolve(text) } }),
+      ],
+      // Longer than the test may take.
+      { hookMs: 600_000 },
     );
     hooks.effect('answer.after', { text: 'done' }, context);
     expect(await reason.promise).toBe('done');
+    slow.resolve();
   });
 
   test('skip a resolver that returns nothing, throws or hangs', async () => {
