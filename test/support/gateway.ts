@@ -63,18 +63,19 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
   if (place === undefined) throw new Error('The gateway has no database.');
   const folder = join(tmpdir(), `townhall-gateway-${randomUUID()}`);
   const logLines: string[] = [];
-  const gateway = await openGateway(options, {
-    env: environmentOf(options, place, folder),
-    logLines,
-    databaseLimits: place.options.limits ?? {},
-    ...(ownPlace?.database === undefined ? {} : { database: ownPlace.database }),
-  });
+  let gateway: Gateway | undefined;
   const close = async (): Promise<void> => {
-    await gateway.close();
+    await gateway?.close();
     await rm(folder, { recursive: true, force: true });
     await ownPlace?.remove();
   };
   try {
+    gateway = await openGateway(options, {
+      env: environmentOf(options, place, folder),
+      logLines,
+      databaseLimits: place.options.limits ?? {},
+      ...(ownPlace?.database === undefined ? {} : { database: ownPlace.database }),
+    });
     return await openWorld(gateway, options, { logLines, close });
   } catch (error) {
     await close();
