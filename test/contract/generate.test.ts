@@ -1,11 +1,21 @@
 // Tests that the generator fails where its tools would stay silent: a document without typable
 // handlers, a dangling reference, a client that lacks a part of its bundle.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { type Document, type Operation, checkReferences } from '../../scripts/generate/document.ts';
-import { digestFiles, filesBelow, publish } from '../../scripts/generate/files.ts';
+import { digestFiles, filesBelow, moveFile, publish } from '../../scripts/generate/files.ts';
 import { findGaps, generateClients } from '../../scripts/generate/hey-api.ts';
 import { writeOperations } from '../../scripts/generate/operations.ts';
 import { writeProblemCodes } from '../../scripts/generate/problem-codes.ts';
@@ -14,6 +24,10 @@ import { type Surface, surfaces } from '../../scripts/generate/surfaces.ts';
 const gateway = surfaces[0] as Surface;
 const folder = mkdtempSync(path.join(tmpdir(), 'townhall-generate-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+// Linux keeps this folder in memory.
+const memoryFolder = '/dev/shm';
+const hasTwoDisks = existsSync(memoryFolder) && statSync(memoryFolder).dev !== statSync(folder).dev;
 
 const thingReference = { $ref: '#/components/schemas/Thing' };
 const json = { content: { 'application/json': { schema: thingReference } } };
@@ -284,6 +298,23 @@ describe('publishing', () => {
     writeFileSync(path.join(source, 'picture.png'), bytes);
     publish(source, target);
     expect(readFileSync(path.join(target, 'picture.png'))).toEqual(bytes);
+  });
+});
+
+describe('moving a file', () => {
+  test.skipIf(!hasTwoDisks)('reaches another disk, where it replaces the former file', () => {
+    const target = mkdtempSync(path.join(memoryFolder, 'townhall-generate-'));
+    onTestFinished(() => rmSync(target, { recursive: true, force: true }));
+    const source = path.join(folder, 'program');
+    writeFileSync(source, 'new', { mode: 0o755 });
+    writeFileSync(path.join(target, 'program'), 'old', { mode: 0o600 });
+    const inodeBefore = statSync(path.join(target, 'program')).ino;
+    moveFile(source, path.join(target, 'program'));
+    expect(readFileSync(path.join(target, 'program'), 'utf8')).toBe('new');
+    const { ino, mode } = statSync(path.join(target, 'program'));
+    expect(mode & 0o777).toBe(0o755);
+    expect(ino).not.toBe(inodeBefore);
+    expect([readdirSync(target), existsSync(source)]).toEqual([['program'], false]);
   });
 });
 
