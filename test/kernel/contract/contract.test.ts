@@ -150,9 +150,15 @@ describe('createContract', () => {
   });
 
   test('does not modify the document', async () => {
+    // Not `contractOf`, which passes on a copy.
     const definition = smallContract();
+    const operations = Object.values(definition.paths).flatMap((item) => Object.values(item));
+    const handlers = Object.fromEntries(operations.map(({ operationId }) => [operationId, handler]));
     const definitionBefore = JSON.stringify(definition);
-    const contract = contractOf({ definition });
+    const contract = createContract({
+      ...contractOptions(definition, handlers),
+      identities: { userToken: 'user', adminSession: 'admin' },
+    });
     await contract.warm(log);
     expect(JSON.stringify(definition)).toBe(definitionBefore);
   });
