@@ -8,7 +8,8 @@ import { startWorld, type World } from './accounts/world.ts';
 let world: World;
 let checkReady: () => Promise<void>;
 beforeAll(async () => {
-  world = await startWorld({ ready: () => checkReady() });
+  // One connection, so that a test can keep a request from the database.
+  world = await startWorld({ canShiftClock: true, ready: () => checkReady() });
   checkReady = () => world.database.ping();
 });
 afterAll(() => world.close());
