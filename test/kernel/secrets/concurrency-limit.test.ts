@@ -1,5 +1,6 @@
 // Slots of the concurrency limit.
 import { describe, expect, test } from 'vitest';
+import { nextTurn } from '../../../src/kernel/async.ts';
 import {
   type ConcurrencySlot,
   createConcurrencyLimit,
@@ -19,10 +20,13 @@ describe('createConcurrencyLimit', () => {
     const started: string[] = [];
     const thirdStart = third.start().then(() => started.push('third'));
     second.release();
+    await nextTurn();
     expect(started).toEqual([]);
     first.release();
     await thirdStart;
     third.release();
-    await limit.tryAcquire()?.start();
+    const next = limit.tryAcquire();
+    expect(next).not.toBeNull();
+    await next?.start();
   });
 });
