@@ -1,11 +1,14 @@
 // Change notices between replicas through one row.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { pause } from '../../../src/kernel/async.ts';
 import { createChanges, type Changes } from '../../../src/kernel/data/changes.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { Database } from '../../../src/kernel/data/database.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { until } from '../../support/until.ts';
 
+const everyMs = 10;
+const severalPollsMs = 5 * everyMs;
 let place: TestDatabase;
 const openChanges: Changes[] = [];
 beforeEach(async () => {
@@ -22,7 +25,7 @@ function replica(database: Pick<Database, 'sql'> = place.database) {
     schema: 'gateway',
     clock: systemClock,
     log: silentLog,
-    everyMs: 10,
+    everyMs,
   });
   openChanges.push(changes);
   let notifications = 0;
@@ -36,7 +39,7 @@ function controlledOutage(): Pick<Database, 'sql'> & { isAway: boolean; rejectio
   const outage = { isAway: false, rejections: 0 };
   const sql = new Proxy(place.database.sql, {
     apply(target, receiver, [first, ...rest]: [unknown, ...unknown[]]) {
-      // Called with a name instead of a template, it quotes the name and sends nothing.
+      // `sql('name')` only quotes the name and sends nothing.
       if (!outage.isAway || !Array.isArray(first)) return Reflect.apply(target, receiver, [first, ...rest]);
       outage.rejections += 1;
       return Promise.reject(new Error('away'));
@@ -55,6 +58,7 @@ describe('changes', () => {
     let countWithin = 0;
     await place.database.tx(async (tx) => {
       await firstReplica.changes.bump(tx);
+      await pause(severalPollsMs);
       countWithin = secondReplica.countNotifications();
     });
     await until(
@@ -73,8 +77,7 @@ describe('changes', () => {
         throw new Error('undone');
       }),
     ).rejects.toThrow('undone');
-    // Time for several polls.
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await pause(severalPollsMs);
     expect(firstReplica.countNotifications()).toBe(1);
     await place.database.tx((tx) => firstReplica.changes.bump(tx));
     await until(() => firstReplica.countNotifications() > 1, 'it was notified of the commit');
@@ -122,17 +125,17 @@ describe('changes', () => {
       firstReplica.changes.generation(),
       secondReplica.changes.generation(),
     ];
+    await pause(severalPollsMs);
     expect(firstReplica.changes.generation()).toBe(generationBefore);
     await place.database.tx(async (tx) => {
       await firstReplica.changes.bump(tx);
       // A read now could be from before the commit.
       expect(firstReplica.changes.generation()).toBeNull();
-      const readCount = firstReplica.countNotifications();
-      // Time for several polls.
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      const countBefore = firstReplica.countNotifications();
+      await pause(severalPollsMs);
       expect([firstReplica.changes.generation(), firstReplica.countNotifications()]).toEqual([
         null,
-        readCount,
+        countBefore,
       ]);
     });
     await until(
@@ -150,7 +153,7 @@ describe('changes', () => {
       schema: 'gateway',
       clock: { monotonicMs: () => nowMs, sleep: (ms, signal) => systemClock.sleep(ms, signal) },
       log: silentLog,
-      everyMs: 10,
+      everyMs,
     });
     openChanges.push(changes);
     expect(changes.generation()).toBeNull();
@@ -158,7 +161,7 @@ describe('changes', () => {
     await until(() => changes.generation() !== null, 'the first poll');
     outage.isAway = true;
     // A poll that is already running may still succeed.
-    await new Promise((resolve) => setTimeout(resolve, 50));
+    await pause(severalPollsMs);
     expect(changes.generation()).not.toBeNull();
     // Cached values are used for 900 ms after the last poll.
     nowMs += 901;
