@@ -1,12 +1,16 @@
-// Adds and deletes members of 1,000 bytes, 32 at a time, with collections of the young generation in
-// between. Prints how many bytes each member left in the old generation. Needs `--expose-gc`.
+// Adds members of 1,000 bytes and deletes the oldest one while there are more than 32, with collections of the
+// young generation in between. Prints how many bytes each member left in the old generation. Needs
+// `--expose-gc`.
 import { getHeapSpaceStatistics } from 'node:v8';
 import { ActiveSet, type ActiveSetEntry } from '../../src/kernel/active-set.ts';
 
 const memberCount = 50_000;
 const collect = globalThis.gc as (options?: { type: 'minor' }) => void;
-const oldBytes = () =>
-  getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')?.space_used_size ?? 0;
+function oldBytes(): number {
+  const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space');
+  if (space === undefined) throw new Error('V8 has no heap space named "old_space".');
+  return space.space_used_size;
+}
 
 const set = new ActiveSet<object>();
 const entries: ActiveSetEntry<object>[] = [];
