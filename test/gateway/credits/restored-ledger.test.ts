@@ -1,6 +1,6 @@
 // `db restore` under a running gateway: calls are refused with 503 while the tables are missing,
 // then continue in the restored ledger.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { startNewGeneration, type Credits } from '../../../src/gateway/credits/index.ts';
 import { callOf, facts, payCall, sentFacts, startLedger, type LedgerWorld } from './world.ts';
 
@@ -12,8 +12,10 @@ afterAll(() => world?.close());
 
 const call = (credits: Credits, userId: string) => payCall(credits, userId, { amount: 10n, price: 10n });
 
+/** Starts a gateway that is closed at the end of the test, so that it logs nothing during the next one. */
 async function startCredits(): Promise<Credits> {
   const credits = world.replica();
+  onTestFinished(() => credits.close());
   await credits.start();
   return credits;
 }
@@ -65,6 +67,7 @@ describe('a restore under a running gateway', () => {
     const userId = await world.user(1_000n);
     const reservation = await credits.ledger.reserve(callOf(userId), 100n);
     reservation.markSent(sentFacts);
+    world.logLines.length = 0;
     await startNewGeneration(world.place.database);
     await expect.poll(() => world.logLines.join('')).toContain('continues with the restored ledger');
     expect(await reservation.settle(50n, facts())).toEqual({ charged: 50n });
