@@ -114,10 +114,13 @@ describe('writeEvents', () => {
     expect(body(await sendBytes(port, request))).toBe('data: 1\n\ndata: {"message":"inside"}\n\n');
   });
 
-  test('refuses a line break in an event name or id', async () => {
+  test.each([
+    ['name', { event: 'a\ndata: forged' }],
+    ['id', { id: '7\ndata: forged' }],
+  ])('refuses a line break in the %s of an event', async (_field, members) => {
     let reportedError: unknown;
     const port = await serve((response) =>
-      writeEvents(response, streamOf({ data: 1, event: 'a\ndata: forged' }), {
+      writeEvents(response, streamOf({ data: 1, ...members }), {
         limits,
         onError: (error) => {
           reportedError = error;
