@@ -284,13 +284,6 @@ describe('the callback', () => {
     expect((await result(attempt.loginId)).body.status).toBe('failed');
   });
 
-  test('refuses a callback that was used', async () => {
-    const { url } = await start();
-    const callbackUrl = await oidc.browse(url);
-    expect((await comeBack(callbackUrl)).status).toBe(200);
-    expect((await getPage(pathOf(callbackUrl))).status).toBe(400);
-  });
-
   test('reports a refusal without the provider’s text', async () => {
     const { loginId, url } = await start();
     const state = new URL(url).searchParams.get('state') ?? '';
