@@ -5,7 +5,7 @@ import type { Sql } from '../../src/kernel/data/database.ts';
 export async function tableNames(sql: Sql, schemas: readonly string[]): Promise<string[]> {
   const tables = await sql<{ name: string }[]>`
     select format('%I.%I', table_schema, table_name) as name from information_schema.tables
-    where table_schema = any (${sql.array([...schemas], 25)}) and table_type = 'BASE TABLE' order by 1`;
+    where table_schema = any (${[...schemas]}::text[]) and table_type = 'BASE TABLE' order by 1`;
   return tables.map(({ name }) => name);
 }
 

@@ -13,7 +13,7 @@ let admin: string;
 beforeAll(async () => {
   world = await startWorld();
   const { sql } = world.database;
-  await sql`update gateway.bureaus_records set redirect_uris = ${sql.array([redirectUri], 25)}`;
+  await sql`update gateway.bureaus_records set redirect_uris = ${[redirectUri]}::text[]`;
   admin = await world.logInAdmin();
 });
 afterAll(() => world?.close());

@@ -16,7 +16,7 @@ beforeAll(async () => {
     OIDC_CLIENT_SECRET: oidc.clientSecret,
   });
   await world.database.sql`
-    update gateway.bureaus_records set redirect_uris = ${world.database.sql.array([redirectUri], 25)}`;
+    update gateway.bureaus_records set redirect_uris = ${[redirectUri]}::text[]`;
 });
 beforeEach(() => world.shiftClock('0'));
 afterAll(async () => {

@@ -19,7 +19,7 @@ beforeAll(async () => {
   });
   const { sql } = world.database;
   await sql`
-    update gateway.bureaus_records set redirect_origins = ${sql.array(['https://shop.example'], 25)}
+    update gateway.bureaus_records set redirect_origins = ${['https://shop.example']}::text[]
     where bureau_id = 'local'`;
 });
 beforeEach(() => world.shiftClock('0'));
