@@ -34,8 +34,11 @@ async function write(start: number, end: number): Promise<void> {
 async function force(statement: string): Promise<void> {
   const tables = ['audit_entries', 'audit_batches', 'audit_links'];
   for (const table of tables) await sql().unsafe(`alter table gateway.${table} disable trigger user`);
-  await sql().unsafe(statement);
-  for (const table of tables) await sql().unsafe(`alter table gateway.${table} enable trigger user`);
+  try {
+    await sql().unsafe(statement);
+  } finally {
+    for (const table of tables) await sql().unsafe(`alter table gateway.${table} enable trigger user`);
+  }
 }
 
 /** The statements that delete a batch with its entries. */
