@@ -224,13 +224,14 @@ describe('accounts.listTokens', () => {
     expect(items((await list(`?user_id=${body.user_id}&bureau_id=other`)).body)).toEqual([]);
   });
 
-  test.each(['garbage', 'eyJ9', Buffer.from('["a","b"]').toString('base64url')])(
-    'refuses the cursor %s',
-    async (cursor) => {
-      const { status, body } = await list(`?cursor=${cursor}`);
-      expect([status, body.error.param]).toEqual([400, 'cursor']);
-    },
-  );
+  test.each([
+    'garbage',
+    Buffer.from('{"}').toString('base64url'),
+    Buffer.from('["a","b"]').toString('base64url'),
+  ])('refuses the cursor %s', async (cursor) => {
+    const { status, body } = await list(`?cursor=${cursor}`);
+    expect([status, body.error.param]).toEqual([400, 'cursor']);
+  });
 });
 
 describe('accounts.revokeTokens', () => {

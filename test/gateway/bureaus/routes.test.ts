@@ -194,7 +194,7 @@ describe('bureaus.listBureaus', () => {
 
   test.each([
     'nonsense',
-    'bnVsbA',
+    Buffer.from('null').toString('base64url'),
     Buffer.from('["x","y"]').toString('base64url'),
     Buffer.from(JSON.stringify(['2026-13-45 99:99:99+00', 'x'])).toString('base64url'),
   ])('refuses the cursor %s', async (cursor) => {
