@@ -30,6 +30,7 @@ beforeAll(async () => {
     RATE_LIMIT_USER: 'off',
     RATE_LIMIT_GUEST: 'off',
     LOG_LEVEL: 'silent',
+    // The default of ten seconds would close the idle sockets of this test.
     TIMEOUT_HEADERS_MS: '60000',
   };
   const script = join(import.meta.dirname, '../support/gateway-process.ts');

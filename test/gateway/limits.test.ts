@@ -12,6 +12,7 @@ afterEach(async () => {
   world = undefined;
 });
 
+/** Starts a gateway whose limits are off unless `env` sets them. */
 async function start(env: Record<string, string>, withAdmin = false): Promise<GatewayWorld> {
   world = await startGateway({ withAdmin, env });
   return world;

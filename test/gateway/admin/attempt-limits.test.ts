@@ -73,6 +73,7 @@ describe('admin.login', () => {
     await gateway.shiftClock('10 minutes');
     expect((await login(gateway, 'wrong secret')).status).toBe(401);
     expect((await login(gateway, password)).status).toBe(429);
+    // The second delay is 15 minutes, the maximum, and not twice the first.
     await gateway.shiftClock('25 minutes');
     expect((await login(gateway, password)).status).toBe(200);
     // The successful login has reset the earlier failures.

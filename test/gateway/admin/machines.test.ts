@@ -206,6 +206,7 @@ describe('the audit log', () => {
         where action = 'admin.login' order by entry_id`),
     ];
     await expect.poll(readEntries).toEqual([
+      // The login of the world's own administrator.
       { outcome: 'ok', targetId: 'admin', address: '127.0.0.1' },
       { outcome: 'failed', targetId: 'admin', address: '127.0.0.1' },
       { outcome: 'failed', targetId: null, address: '127.0.0.1' },

@@ -106,7 +106,7 @@ describe('env.importVariables', () => {
   });
 
   test('accepts 256 KiB of text at most', async () => {
-    const paddedText = (bytes: number) => `# ${'x'.repeat(bytes - 7)}\nP=1\n`.slice(-bytes);
+    const paddedText = (bytes: number) => `# ${'x'.repeat(bytes - '# \nP=1\n'.length)}\nP=1\n`;
     await expect(importText(paddedText(256 * 1024))).resolves.toMatchObject({ imported: 1 });
     expect(await refusal(importText(paddedText(256 * 1024 + 1)))).toMatchObject({
       status: 413,

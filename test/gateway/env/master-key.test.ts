@@ -122,7 +122,7 @@ describe('a tampered value', () => {
       for (const key of ['ACME_API_KEY', 'OTHER_KEY', 'THIRD_KEY', 'FOURTH_KEY'])
         await world.admin.env.upsertVariable({ key, value: `${secret}-${key}` });
       await world.gateway.database.tx(async (tx) => {
-        // Changes one character of one value and swaps two other values.
+        // Changes one character within the wrapped key of one value and swaps two other values.
         await tx`
           update gateway.env_variables set sealed = overlay(sealed placing
             (case when substr(sealed, 90, 1) = 'A' then 'B' else 'A' end) from 90 for 1)

@@ -75,6 +75,7 @@ describe('the environment in memory', () => {
     const { database, redactor, snapshot } = createTestSnapshot();
     database.rows = [row('KEY', 'old secret'), row('PUBLIC_URL', 'https://city.example')];
     await snapshot.refresh();
+    // A value of the process is redacted once it has been read.
     snapshot.get('FROM_PROCESS');
     expect(redactor.hide('old secret at https://city.example of process value')).toBe(
       '[redacted] at https://city.example of [redacted]',

@@ -65,6 +65,7 @@ export async function startPayments(options: PaymentsWorldOptions = {}): Promise
   };
   const world = await startGateway({ withAdmin: true, ...options, env });
   const { sql } = world;
+  // On the embedded engine, the first poll is ten minutes after the start.
   if (world.database.engine === 'postgres') await stopPolling(sql);
 
   const post: PaymentsWorld['post'] = (provider, body, headers, baseUrl = world.url) =>
