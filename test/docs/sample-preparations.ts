@@ -39,7 +39,9 @@ const example = {
   attachment: 'att_01jd6zv0c5e9fsr8m2w4x1k7qg',
   permission: 'prm_01jd6zv0c5e9fsr8m2w4x1k7qh',
   media: 'med_01jd6zv0c5e9fsr8m2w4x1k7qb',
+  mediaExpires: '1795168800',
   signature: '0mS2nJrYqZ3bB5i9cW1vKx7uLd4Hf8TgQeAaPoRtUyE',
+  mailedCode: '1234 5678',
   email: 'ada@example.com',
   password: 'correct horse battery staple',
 } as const;
@@ -177,7 +179,7 @@ const withMedia: Prepare = async (servers) => {
   return {
     replace: {
       [example.media]: url.pathname.split('/').at(-1) ?? '',
-      '1795168800': url.searchParams.get('expires') ?? '',
+      [example.mediaExpires]: url.searchParams.get('expires') ?? '',
       [example.signature]: url.searchParams.get('signature') ?? '',
     },
   };
@@ -287,7 +289,7 @@ export const preparations: Readonly<Record<string, Prepare>> = {
   'gateway/accounts.register': async () => ({ replace: { [example.email]: newEmail() } }),
   'gateway/accounts.verifyEmail': async (servers) => {
     const { verification_id, code } = await register(servers);
-    return { replace: { [example.verification]: verification_id, '1234 5678': code } };
+    return { replace: { [example.verification]: verification_id, [example.mailedCode]: code } };
   },
   'gateway/accounts.resetPassword': async (servers) => {
     const email = await newAccount(servers);
@@ -296,7 +298,7 @@ export const preparations: Readonly<Record<string, Prepare>> = {
       email,
     });
     const { code } = await servers.mailbox.letterTo(email, 2);
-    return { replace: { [example.verification]: verification_id, '1234 5678': code } };
+    return { replace: { [example.verification]: verification_id, [example.mailedCode]: code } };
   },
   'gateway/accounts.changePassword': async (servers) => {
     const email = await newAccount(servers);

@@ -1,6 +1,6 @@
 // The servers for the code samples of the contract: a gateway and an agent of each variant with
 // everything that the examples name: a Bureau `shop`, models of `acme`, two payment providers, a
-// mailbox, the service `notes`.
+// mailbox, the services `notes` and `hello`.
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
