@@ -43,7 +43,7 @@ async function answerAsGithub(request: IncomingMessage, response: ServerResponse
       .end(JSON.stringify(body));
   const url = new URL(request.url ?? '/', 'http://double');
   if (url.pathname === '/login/oauth/access_token') return answer(200, exchangeCode(await bodyOf(request)));
-  if (request.headers.authorization?.toLowerCase() !== `bearer ${accessToken.toLowerCase()}`)
+  if (request.headers.authorization !== `Bearer ${accessToken}`)
     return answer(401, { message: 'Bad credentials' });
   if (url.pathname === '/api/user') return answer(200, github.user);
   if (url.pathname === '/api/user/emails') return answer(200, github.emails);
