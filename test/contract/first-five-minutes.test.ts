@@ -38,8 +38,6 @@ test('the first five minutes pass as the contract describes them', { timeout: 18
     `agent=${agent}`,
     '--input',
     `agentToken=${agentToken}`,
-    '--severity',
-    'SCHEMA_CHECK=warn',
   ];
   const outcome = await promisify(execFile)(process.execPath, [redocly, ...redoclyArguments], {
     cwd: root,
@@ -47,5 +45,5 @@ test('the first five minutes pass as the contract describes them', { timeout: 18
   }).catch((error: unknown) => error as { stdout: string; stderr: string });
   const screen = `${outcome.stdout}${outcome.stderr}`;
   expect(screen).toMatch(/Workflows: 1 passed, 1 total/);
-  expect(screen).toMatch(/Steps: 7 passed, 7 total/);
+  expect(screen).toMatch(/Steps: (\d+) passed, \1 total/);
 });
