@@ -18,6 +18,7 @@ function documentOf(operations: Record<string, { codes: string[]; aliasOf?: stri
   return { paths: Object.fromEntries(paths) as Document['paths'] & object };
 }
 
+// `draining` is a code of shared code; `job_not_found` is one of the operation alone.
 const contractCodes = listedCodes([
   {
     name: 'gateway',
