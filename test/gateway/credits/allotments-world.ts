@@ -12,7 +12,15 @@ import { creditsStore, verifyLedger, type CreditsStore } from '../../../src/gate
 import type { Database, Sql } from '../../../src/kernel/data/database.ts';
 import { id } from '../../../src/kernel/ids.ts';
 import { testDatabase, type TestDatabase } from '../../support/databases.ts';
-import { callOf, createPayer, ensureLocalBureau, facts, readAccount, type AccountRow } from './world.ts';
+import {
+  callOf,
+  createPayer,
+  ensureLocalBureau,
+  facts,
+  readAccount,
+  retentionDays,
+  type AccountRow,
+} from './world.ts';
 
 export interface AllotmentsWorld {
   place: TestDatabase;
@@ -64,7 +72,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
       await place.database.tx((tx) => credits.openKey(tx, { tokenId, userId, cap }));
       return tokenId;
     },
-    async allot(userId, need, members = {}) {
+    async allot(userId, need, overrides = {}) {
       const request: AllotRequest = {
         allotmentId: id('alt'),
         version: 0,
@@ -76,7 +84,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
         need,
         want: need,
         leaseMs: 20_000,
-        ...members,
+        ...overrides,
       };
       return { ...(await store.allot(request)), allotmentId: request.allotmentId };
     },
@@ -91,7 +99,7 @@ export async function startAllotments(): Promise<AllotmentsWorld> {
     advance: (ms) => advanceTimes(sql, ms),
     takeBack: (userId, amount) => takeRefund(place.database, credits, userId, amount),
     mismatches: async () =>
-      (await verifyLedger(credits, 400)).faults.map(({ fault, row }) => `${fault} ${row}`).sort(),
+      (await verifyLedger(credits, retentionDays)).faults.map(({ fault, row }) => `${fault} ${row}`).sort(),
     close: () => place.close(),
   };
 }

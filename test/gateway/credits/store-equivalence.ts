@@ -19,9 +19,11 @@ import { testDatabase } from '../../support/databases.ts';
 import { seededRandom, type Random } from '../../simulation/random.ts';
 import { StoreModel, type StoredAllotment } from '../../simulation/store-model.ts';
 import { chargeOf, startServerAt } from './allotments-world.ts';
-import { callOf, ensureLocalBureau, facts } from './world.ts';
+import { callOf, ensureLocalBureau, facts, retentionDays } from './world.ts';
 
 const epochMs = Date.UTC(2026, 0, 1);
+// Without effect: no operation here recovers holds whose lease has expired.
+const holdLeaseMs = 3_600_000;
 const gateways = ['gwy_a', 'gwy_b', 'gwy_c'];
 const users = ['usr_a', 'usr_b', 'usr_c'];
 const tokens = users.flatMap((userId) => [
@@ -58,7 +60,9 @@ export async function compareStores(operations: number): Promise<string[]> {
       expect(actual, label).toEqual(expected);
       expect(await readRows(place.database.sql), label).toEqual(modelRows(pair.model));
     }
-    return (await verifyLedger(pair.credits, 400)).faults.map(({ fault, row }) => `${fault} ${row}`);
+    return (await verifyLedger(pair.credits, retentionDays)).faults.map(
+      ({ fault, row }) => `${fault} ${row}`,
+    );
   } finally {
     await restoreClock(place.database.sql);
     await place.close();
@@ -409,7 +413,7 @@ async function hold({ model, random, credits, next }: Pair): Promise<[unknown, u
   const call = callOf(userId, { tokenId });
   const [verdict] = await credits.apply(
     [{ kind: 'hold', holdId, accountId: userId, call, amount, isSent: true }],
-    3_600_000,
+    holdLeaseMs,
   );
   return [model.hold({ holdId, userId, tokenId, amount }) ? 'held' : 'short', verdict?.verdict];
 }
@@ -431,7 +435,7 @@ async function settleHold({ model, random, credits }: Pair): Promise<[unknown, u
         isHeldOnly: false,
       },
     ],
-    3_600_000,
+    holdLeaseMs,
   );
   return [model.settleHold(holdId, price), verdict?.amount];
 }
@@ -458,7 +462,10 @@ async function wait({ random, advance }: Pair): Promise<[unknown, unknown]> {
   return [null, null];
 }
 
-/** The rows of all tables that the model has, as `readRows` reads them from the database. */
+/**
+ * The rows of all tables that the model has, as `readRows` reads them from the database. Of the usage, the
+ * model has that of charges, whose ids `chargeBatch` begins with `use_c`, and not that of holds.
+ */
 function modelRows(model: StoreModel): unknown {
   const sortedBy = <T>(rows: Iterable<T>, key: (row: T) => string): T[] =>
     [...rows].toSorted((a, b) => (key(a) < key(b) ? -1 : 1));

@@ -32,8 +32,9 @@ export interface AccountRow {
 export interface LedgerWorld {
   place: TestDatabase;
   sql: Sql;
+  /** The folder of the journal of settlements, a file for each hold. */
   journalPath: string;
-  /** The journals of charges. */
+  /** The folder of the journals of charges. */
   chargesPath: string;
   logLines: string[];
   /** Creates another replica on the same database, without starting it. */
@@ -43,6 +44,9 @@ export interface LedgerWorld {
   account(userId: string): Promise<AccountRow>;
   close(): Promise<void>;
 }
+
+/** How many days of usage records, and of resolved holds, the ledgers of tests keep. */
+export const retentionDays = 400;
 
 /** Intervals so long that no background work runs during a test. */
 export const stillTimes: LedgerTimes = {
@@ -80,7 +84,7 @@ export async function startLedger(): Promise<LedgerWorld> {
       clock: systemClock,
       isAlone: false,
       startingCredits: 0n,
-      retentionDays: 400,
+      retentionDays,
       times: stillTimes,
       ...overrides,
     });
@@ -189,6 +193,9 @@ export function facts(overrides: Partial<UsageFacts> = {}): UsageFacts {
 export async function force(sql: Sql, statement: string): Promise<void> {
   const tables = ['credits_txs', 'credits_entries'];
   for (const table of tables) await sql.unsafe(`alter table gateway.${table} disable trigger user`);
-  await sql.unsafe(statement);
-  for (const table of tables) await sql.unsafe(`alter table gateway.${table} enable trigger user`);
+  try {
+    await sql.unsafe(statement);
+  } finally {
+    for (const table of tables) await sql.unsafe(`alter table gateway.${table} enable trigger user`);
+  }
 }
