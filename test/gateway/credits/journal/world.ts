@@ -74,6 +74,7 @@ export function manualClock(): ManualClock {
     monotonicMs: () => nowMs,
     sleep: (ms, signal) =>
       new Promise((resolve, reject) => {
+        signal?.throwIfAborted();
         const sleeper = { dueMs: nowMs + ms, wake: resolve };
         sleepers.add(sleeper);
         signal?.addEventListener('abort', () => {
