@@ -50,7 +50,7 @@ async function chat(userToken: string): Promise<number> {
   return answer.status;
 }
 
-/** Grants the user credits and makes calls until the token has idle ones. */
+/** Grants the user credits, makes two calls, and waits until the token has idle credits. */
 async function fillAllotment({ userId, userToken, tokenId }: Person): Promise<void> {
   await world.admin.credits.grantCredits({ user_id: userId, credits: 10_000_000, reason: 'for a test' });
   for (let call = 0; call < 2; call += 1) expect(await chat(userToken)).toBe(200);

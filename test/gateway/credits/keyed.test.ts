@@ -81,6 +81,7 @@ function payKeyed(
 const loseDatabase = async () => void (isAway = true);
 const expireKeys = () =>
   world.sql`update gateway.idempotency set lease_until = gateway.townhall_now() - interval '1 second'`;
+/** Starts another replica, which settles what it finds in the journal. */
 const replay = () => world.replica().start();
 const posted = async () => (await world.account(userId)).posted;
 const replayedReply = {
@@ -148,6 +149,8 @@ test('a key stays in use when its settlement could not be written', async () => 
   };
   const replica = world.replica({
     journal,
+    // The start may be rejected: after an outage, the ledger pauses for 250 ms. The loop that writes checkpoints
+    // repeats the settlement.
     times: { ...stillTimes, checkpointEveryMs: 200 },
     store: storeWithOutage(),
   });

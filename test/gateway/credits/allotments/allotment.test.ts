@@ -35,6 +35,7 @@ function withCharge(): Allotment {
   return allotment;
 }
 
+// The queue of charges lowers `unapplied` when the batch of a charge is answered; here the tests do.
 describe('a charge that is applied', () => {
   test('counts once when a row shows it before its batch is answered', () => {
     const allotment = withCharge();
@@ -134,6 +135,8 @@ describe('the size of an allotment', () => {
 
 describe('the spending of a token', () => {
   test('does not count charges older than two seconds', () => {
+    // Slots of half a second drop out as a whole: that of 10,700 begins at 10,500 and ends its two seconds at
+    // 12,500.
     const spend = new SpendWindow();
     spend.add(10_000, 5n);
     spend.add(10_700, 7n);

@@ -167,6 +167,7 @@ describe('charges', () => {
     const world = await openJournalWorld();
     const journal = await world.open();
     await journal.sync(journal.append(finalLine('a')));
+    // No line says that `b` is on disk: `c` is written together with it. So its loss is no damage.
     for (const usageId of ['b', 'c']) journal.append(finalLine(usageId));
     await journal.close();
     const path = await findOnlySegment(world, journal);
