@@ -357,7 +357,7 @@ export async function startWorld(options: WorldOptions = {}): Promise<World> {
   return { url, port, server, lines, close: () => server.close({ drainMs: 0 }) };
 }
 
-/** Status, head and parsed JSON body of a raw response. */
+/** Status, head and parsed JSON body of a raw response; the status is 0 for an empty one. */
 export function rawAnswer(text: string): { status: number; head: string; body: RawProblem | undefined } {
   const [head = '', body = ''] = text.split('\r\n\r\n');
   return {
@@ -370,6 +370,7 @@ export function rawAnswer(text: string): { status: number; head: string; body: R
 export async function openSocket(port: number): Promise<Socket> {
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
+  // The server may reset the connection; tests look at what has arrived and at `closed`.
   socket.on('error', () => {});
   return socket;
 }

@@ -40,8 +40,8 @@ describe('parseJson', () => {
   });
 
   test.each([
-    // Each message has ten parts (three brackets, five names, two texts) and the list is one more, so one
-    // message more would exceed 100,000.
+    // Each message has ten parts (two objects, one array, four names, three texts) and the list is one more,
+    // so one message more would exceed 100,000.
     [
       '9,999 messages with typed parts',
       list((index) => `{"role":"user","content":[{"type":"text","text":"${index}"}]}`, 9_999),

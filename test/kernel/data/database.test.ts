@@ -23,9 +23,9 @@ beforeAll(async () => {
 afterAll(() => world?.close());
 
 /** A database of one test, which is removed at its end. */
-async function openDatabase(limits: Partial<DatabaseLimits> = {}, members: { prepare?: boolean } = {}) {
+async function openDatabase(limits: Partial<DatabaseLimits> = {}, overrides: { prepare?: boolean } = {}) {
   const place = await makeDatabase({ isEmpty: true, limits });
-  const options = { ...place.options, ...members };
+  const options = { ...place.options, ...overrides };
   const database = await connect(options, { log: silentLog });
   onTestFinished(async () => {
     await database.close();
@@ -241,20 +241,21 @@ describe('waiting', () => {
   it('ends with 503 and Retry-After when no connection is free', async () => {
     const { database } = await openDatabase({ maxConnections: 1, queueMs: 200 });
     const release = Promise.withResolvers<void>();
-    const lockTaken = Promise.withResolvers<void>();
+    const connectionTaken = Promise.withResolvers<void>();
     const holder = database.tx(async (tx) => {
       await tx`select 1`;
-      lockTaken.resolve();
+      connectionTaken.resolve();
       await release.promise;
     });
-    await lockTaken.promise;
+    await connectionTaken.promise;
     const startedMs = performance.now();
     await expect(database.sql`select 1`).rejects.toMatchObject({
       kind: 'unavailable',
       code: 'database_unavailable',
       headers: { 'retry-after': expect.stringMatching(/^\d+$/) },
     });
-    // A longer wait would mean that the statement waited for the transaction, which is released below.
+    // `queueMs` has ended the wait: the transaction has its connection until it is released below. The limit
+    // allows for other tests on the machine.
     expect(performance.now() - startedMs).toBeLessThan(10_000);
     release.resolve();
     await holder;
@@ -289,6 +290,7 @@ describe('waiting', () => {
               () => 'open',
               () => 'lost',
             ),
+          // Longer than `idleInTransactionMs`, so that the transaction is idle for too long between polls.
           { interval: 700 },
         )
         .toBe('lost');
@@ -394,7 +396,8 @@ describe.runIf(isServer)('a PostgreSQL server', () => {
         database.tx((tx) => tx`select 1`),
         database.ping(),
       ]);
-      // The limit allows for other tests on the machine.
+      // A call waits up to two seconds for a connection and up to six, the default `deadlineMs`, for its
+      // answer. The limit allows for other tests on the machine.
       expect(performance.now() - startedMs).toBeLessThan(12_000);
       for (const outcome of outcomes) {
         expect(outcome).toMatchObject({

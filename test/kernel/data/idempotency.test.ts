@@ -149,6 +149,7 @@ describe('a repeated call', () => {
 
   test('gets any JSON answer of up to 64 KiB', async () => {
     for (const answer of [
+      // JSON writes this character in six bytes, and a zero with its comma in two.
       { text: '\u0001'.repeat(10_000) },
       { list: Array.from({ length: 32_700 }, () => 0) },
       { list: [], object: {}, none: null, isTrue: true, text: '"' },
@@ -258,6 +259,8 @@ describe('the limits of a caller', () => {
   });
 
   test('drop the oldest keys beyond their number', async () => {
+    // An answer counts as at least a key's share of the bytes, here 16 of 64. More than a sixteenth of them
+    // leads to a comparison, so each of these answers does.
     const limitedIdempotency = createReplica({ maxBytesPerCaller: 64, maxKeysPerCaller: 4 });
     const calls = Array.from({ length: 12 }, () => call({ caller: 'user eager' }));
     for (const call of calls) await limitedIdempotency.runOnce(call, createdReply(1));
@@ -385,6 +388,7 @@ test('a call that takes longer than its lease keeps its key', async () => {
 describe('a key bound to work', () => {
   const start = (reference: unknown) => async (remember: Remember) => {
     await place.database.tx(async (tx) => expect(await remember.bind(tx, reference)).toBe(true));
+    // Too large to be stored, so a repetition cannot get it from the key.
     return { status: 200, body: { text: 'x'.repeat(100_000) } };
   };
 

@@ -3,6 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { parseBody, parseForm } from '../../../src/kernel/http/body/parser.ts';
 
 describe('parseBody', () => {
+  // 8.4 MB of JSON, and 400 kB for the first 200,000 characters. Bodies above 4 MiB are parsed in the worker
+  // thread, and those above 256 KiB one after the other.
   const filler = 'é"\\'.repeat(1_400_000);
 
   test.each([

@@ -73,7 +73,7 @@ describe('GET /', () => {
     expect((await fetch(url)).headers.get('vary')).toBe('Origin, Accept');
   });
 
-  test('answers HEAD with the length of the page and no body', async () => {
+  test('answers HEAD with the length of GET and no body', async () => {
     const url = await serve();
     const [get, head] = [await fetch(url), await fetch(url, { method: 'HEAD' })];
     expect(head.headers.get('content-length')).toBe(get.headers.get('content-length'));

@@ -217,6 +217,7 @@ describe('bodies outside of the contract', () => {
     for (const body of ['', '{}', ' { } '])
       expect((await post(`${url}/v1/ai/image/create`, body, userHeaders)).status, body).toBe(200);
     expect((await post(`${url}/v1/ai/image/create`, '{"a":1}', userHeaders)).status).toBe(400);
+    // Only bodies of up to 64 bytes are searched for an empty object.
     expect((await post(`${url}/v1/ai/image/create`, `{${' '.repeat(100)}}`, userHeaders)).status).toBe(400);
   });
 

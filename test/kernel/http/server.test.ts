@@ -70,7 +70,7 @@ describe('answers', () => {
         },
       },
     });
-    const response = await fetch(`${url}/health?`);
+    const response = await fetch(`${url}/health`);
     expect(response.headers.get('server-timing')).toMatch(/^database;dur=1\.[23], app;dur=/);
     expect(response.headers.get('cache-control')).toBe('max-age=60');
   });
@@ -236,6 +236,11 @@ describe('methods and pages', () => {
     ]);
   });
 
+  test('an empty query is no query', async () => {
+    const { url } = await startTestWorld();
+    expect((await fetch(`${url}/health?`)).status).toBe(200);
+  });
+
   test('OPTIONS gets the methods of the path', async () => {
     const { url } = await startTestWorld();
     const options = await fetch(`${url}/v1/ai/text`, { method: 'OPTIONS' });
@@ -246,7 +251,7 @@ describe('methods and pages', () => {
     ]);
   });
 
-  test('TRACE, CONNECT and unknown methods are 405', async () => {
+  test('TRACE, CONNECT and other methods without an operation are 405', async () => {
     const { port } = await startTestWorld();
     for (const method of ['TRACE', 'PUT', 'PROPFIND']) {
       const answer = rawAnswer(

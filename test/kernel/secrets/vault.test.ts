@@ -124,6 +124,7 @@ describe('a sealed value', () => {
     const nonces = new Set<string>();
     for (let count = 0; count < 10_000; count += 1) {
       const [, , wrapped = '', nonce = ''] = vault.seal(main.kid, place, 'same').split('.');
+      // The wrapped key begins with a nonce too: 12 bytes are 16 characters.
       nonces.add(nonce).add(wrapped.slice(0, 16));
     }
     expect(nonces.size).toBe(20_000);
