@@ -20,7 +20,7 @@ afterEach(async () => {
 
 type Dispatch = (signal: AbortSignal) => AsyncIterable<{ data: unknown }>;
 
-/** A server where each message of a client is a call of `dispatch`. */
+/** A server where each message of a client is a call of `dispatch`. `admit` is called during each handshake. */
 async function start(dispatch: Dispatch, limits: Partial<SocketLimits>, admit = (_: IncomingMessage) => {}) {
   const contract = {
     authenticate: async () => {},
