@@ -242,6 +242,8 @@ describe('a settlement after the recovery of its hold', () => {
     const hold = await credits.ledger.hold(callOf(userId), 100n, { isSent: false });
     outage.loses = 'statements';
     await hold.settle(60n, facts(), { work: async () => undefined });
+    // A process that does not see the journal releases the hold, so it may do the work again. Then another
+    // process finds the settlement in the journal.
     await world
       .replica({ isAlone: true, journal: { ...settlementJournal(world.journalPath), list: async () => [] } })
       .start();
@@ -263,7 +265,7 @@ test('every hold is kept for one lease after a database outage', async () => {
   outage.loses = 'nothing';
   const returnedMs = performance.now();
   await until(async () => (await world.account(userId)).held === 0n, 'the hold is resolved');
-  expect(performance.now() - returnedMs).toBeGreaterThanOrEqual(shortTimes.leaseMs * 0.9);
+  expect(performance.now() - returnedMs).toBeGreaterThanOrEqual(shortTimes.leaseMs);
 });
 
 describe('a hold whose process is alive', () => {
