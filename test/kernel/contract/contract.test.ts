@@ -189,7 +189,7 @@ describe('deprecation', () => {
   });
 });
 
-/** Spellings of literal paths, and of literal parts of templates. */
+/** Right and wrong spellings of literal paths, and of literal parts of templates. */
 const spellings = [
   '/v1/ai/text',
   '/v1/ai/text/',
@@ -265,7 +265,7 @@ describe('routing', () => {
   });
 
   test.each(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'TRACE'])(
-    '%s of a misspelled literal path never reaches the generic operation',
+    '%s of a literal path in any spelling never reaches the generic operation',
     async (method) => {
       for (const path of spellings) {
         // The generic operation needs no credential and would answer 200; the real ones answer 401.
