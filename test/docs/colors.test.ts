@@ -59,6 +59,7 @@ describe.each(schemes)('the %s colors of the portal', (scheme) => {
 
   test('have readable names of methods', () => {
     const pairs = [...methods.matchAll(/--method: light-dark\((#\w+), (#\w+)\)/g)];
+    // GET, POST, PUT with PATCH, and DELETE.
     expect(pairs.length).toBe(4);
     // The background of the name is 13 % of the name's own color over the page's ground.
     for (const [, light = '', dark = ''] of pairs) {
