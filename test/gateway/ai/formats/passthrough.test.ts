@@ -432,8 +432,8 @@ describe('embeddings', () => {
       200,
       1_536,
     ]);
-    // The provider reports two tokens. An estimate from the lengths of the texts would cost more.
-    expect(response.headers.get('x-townhall-credits')).toBe('1');
+    // The two tokens that the provider reports. The gateway's own estimate would be several hundred.
+    expect(world.ledger.last().facts).toMatchObject({ estimated: false, tokens: { input: 2 } });
   });
 });
 
