@@ -160,12 +160,13 @@ describe(`the price of a call (seed ${seed})`, () => {
     const videoPriceAt = (modelRates: Rates, videoLines?: number) =>
       Number(priceOf({ rates: modelRates, tiers: [] }, { tokens, units: { videoSecond: 1.5, videoLines } }));
     const modelRates = { video_second: 10, video_second_720: 20, video_second_1080: 40 };
-    // Encoders may cut up to 15 lines, so 705 lines cost as much as 720. Unknown lines cost the highest rate.
+    // Encoders may cut up to 15 lines, so 705 lines cost as much as 720, and 1,065 as much as 1,080. Unknown lines
+    // cost the highest rate.
     expect(
-      [360, 700, 704, 706, 720, 1072, 1088, 2160, undefined].map((videoLines) =>
+      [360, 704, 705, 720, 1064, 1065, 1088, 2160, undefined].map((videoLines) =>
         videoPriceAt(modelRates, videoLines),
       ),
-    ).toEqual([15, 15, 15, 30, 30, 60, 60, 60, 60]);
+    ).toEqual([15, 15, 30, 30, 30, 60, 60, 60, 60]);
     expect([360, 720, undefined].map((videoLines) => videoPriceAt({ video_second: 10 }, videoLines))).toEqual(
       [15, 15, 15],
     );
