@@ -100,7 +100,7 @@ describe('runJob of a job that another process has claimed', () => {
 describe('runJob of a job whose success is rolled back while its charge goes to the journal', () => {
   test('writes the success again and keeps the files', async () => {
     let isCommitted = false;
-    const deletedFiles: string[] = [];
+    let deletions = 0;
     const succeed = async () => true;
     const store = {
       succeed,
@@ -124,7 +124,7 @@ describe('runJob of a job whose success is rolled back while its charge goes to 
         store,
         files: {
           store: async () => [],
-          delete: async (mediaIds) => void deletedFiles.push(...mediaIds, 'all'),
+          delete: async () => void (deletions += 1),
           deleteExpired: async () => {},
         },
         payments: { ...jobPayments({ ledger: memoryLedger() }), resume: async () => hold },
@@ -140,6 +140,6 @@ describe('runJob of a job whose success is rolled back while its charge goes to 
       { shutdown: new AbortController().signal, leaseLost: new AbortController() },
     );
     expect(isCommitted).toBe(true);
-    expect(deletedFiles).toEqual([]);
+    expect(deletions).toBe(0);
   });
 });
