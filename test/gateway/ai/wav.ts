@@ -8,7 +8,7 @@ export interface WavOptions {
 }
 
 /** A mono file with this number of bytes after its header; 16 bit at 8 kHz by default. */
-export function wavFile(contentBytes: number, options: WavOptions = {}): Buffer {
+export function wavFile(contentBytes: number, options: WavOptions = {}): Buffer<ArrayBuffer> {
   const { samplesPerSecond = 8_000, bytesPerSample = 2, declared = {} } = options;
   const header = Buffer.alloc(44);
   header.write('RIFF', 0, 'latin1');

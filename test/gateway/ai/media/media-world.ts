@@ -9,6 +9,7 @@ import { startGateway, type GatewayWorld, type GatewayWorldOptions } from '../..
 import { startProvider, type ProviderCall, type ScriptedProvider } from '../../../support/provider.ts';
 import { id } from '../../../../src/kernel/ids.ts';
 import { createToken, tokenDigest } from '../../../../src/kernel/secrets/secret.ts';
+import { wavFile } from '../wav.ts';
 
 export interface MediaWorld extends GatewayWorld {
   provider: ScriptedProvider;
@@ -22,17 +23,8 @@ export interface MediaWorld extends GatewayWorld {
   ): Promise<Response>;
 }
 
-/** Half a second of silence as a WAV file. */
-export const silence = (() => {
-  const file = Buffer.alloc(44 + 16_000);
-  file.write('RIFF', 0, 'latin1');
-  file.writeUInt32LE(file.length - 8, 4);
-  file.write('WAVEfmt ', 8, 'latin1');
-  file.set([16, 0, 0, 0, 1, 0, 1, 0, 0x80, 0x3e, 0, 0, 0, 0x7d, 0, 0, 2, 0, 16, 0], 16);
-  file.write('data', 36, 'latin1');
-  file.writeUInt32LE(16_000, 40);
-  return file;
-})();
+/** Half a second of silence as a WAV file with two bytes a sample. */
+export const silence = wavFile(16_000, { samplesPerSecond: 16_000 });
 
 const scripts = {
   painter: 'images',
@@ -136,7 +128,7 @@ export async function waitForEnd(
   return pollUntilEnd(() => client.ai.getImage({ job_id: jobId }), deadlineMs);
 }
 
-/** Polls until the video's job has ended. */
+/** Polls until the video's job has ended. `ai.startVideo` with a `job_id` starts nothing and returns the job. */
 export async function waitForVideo(
   client: GatewayClient,
   jobId: string,
