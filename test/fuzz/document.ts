@@ -29,6 +29,7 @@ export interface FuzzedOperation {
   parameters: Parameter[];
   body: { required: boolean; content: Record<string, MediaType> } | undefined;
   responses: Record<string, Response>;
+  /** The operation may return statuses and media types that the document does not declare. */
   isPassthrough: boolean;
   /** Undeclared query parameters are passed on. */
   toleratesQuery: boolean;

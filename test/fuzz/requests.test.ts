@@ -63,6 +63,8 @@ describe.each(Object.entries(surfaces))('the %s', (surface, { url, callers }) =>
     );
     await fc.assert(
       fc.asyncProperty(requests, senders, (request, caller) => check(operation, caller, request)),
+      // `npm run fuzz` reports a failing request as it was generated; only the short runs of `npm run test:long`
+      // shrink it.
       { seed, numRuns: runs, endOnFailure: runs > 100 },
     );
   }

@@ -7,7 +7,10 @@ export function schemaNames(document: Document): string[] {
   return Object.keys(document.components?.schemas ?? {});
 }
 
-/** Writes the named schemas and their references, without the keywords in `leaveOut`. */
+/**
+ * Writes the named schemas and their references, without the keywords in `leaveOut` whose value is a string. A
+ * property of such a name has a schema as its value, and stays.
+ */
 export function writeComponentSchemas(
   document: Document,
   names: readonly string[],

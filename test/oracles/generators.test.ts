@@ -1,5 +1,5 @@
-// Third-party generators on the documents: each generates its code without an error,
-// and the code compiles if this machine has a compiler for it.
+// Third-party generators on the documents: each generates its code without an error. TypeScript is compiled, Go and
+// Python if this machine has them. test/languages compiles Java.
 import { execFile } from 'node:child_process';
 import { globSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';

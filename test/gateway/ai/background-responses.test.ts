@@ -46,6 +46,7 @@ beforeAll(async () => {
     ACME_API_KEY: 'x',
     MODELS_FILE: modelsFile,
     STARTING_CREDITS: '1000000000',
+    // A stream with an Idempotency-Key is aborted after this time without a reader.
     RESPONSES_REJOIN_MS: '200',
   };
   world = await startGateway({ env });

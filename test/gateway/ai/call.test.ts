@@ -360,7 +360,10 @@ describe('a model that keeps failing', () => {
     expect(calledModels).toEqual(['acme/slow']);
   });
 
-  /** Counts the attempts of 1,000 calls within five seconds, including retries. */
+  /**
+   * Counts the attempts of 1,000 calls, including retries. The calls are 5 ms apart, and the waits before retries
+   * also advance the clock.
+   */
   async function countAttempts(options: Partial<ModelHealthOptions>): Promise<number> {
     const clock = stillClock();
     const calls = createCalls({ clock, random: fixedRandom, ...options });

@@ -28,6 +28,7 @@ export interface MemoryLedger extends Ledger {
   readonly checkpoints: { credits: bigint; outputTokens: number }[];
   /** The attempts that were marked as sent, in order. */
   readonly sent: Parameters<Reservation['markSent']>[0][];
+  /** Forgets all charges. No credits may be held, since a later settlement would subtract them again. */
   reset(balance?: bigint): void;
 }
 

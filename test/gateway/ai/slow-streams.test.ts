@@ -5,6 +5,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { startAi, type World } from './world.ts';
 
+/** The time of one measurement, `windowMs` of stream-rate.ts. */
 const windowMs = 20_000;
 const messages = [{ role: 'user', content: 'hi' }];
 const parts = [{ type: 'text', text: 'hi' }];

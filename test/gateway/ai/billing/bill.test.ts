@@ -14,6 +14,8 @@ import { catalogModel } from '../catalog-model.ts';
 import { memoryLedger, type MemoryLedger } from '../memory-ledger.ts';
 
 const model = catalogModel();
+/** The attempts that the usage record will name; no test here reads them. */
+const attemptCount = 1;
 const failure = () =>
   new Problem('upstream_failed', 'upstream_failed', 'The provider failed.', { cause: { status: 503 } });
 
@@ -109,7 +111,7 @@ describe('a bill', () => {
     bill.failAttempt();
     phases.push(bill.phase);
     bill.markSent();
-    bill.follow(1);
+    bill.follow(attemptCount);
     phases.push(bill.phase);
     await bill.settle('completed');
     phases.push(bill.phase);
@@ -120,7 +122,7 @@ describe('a bill', () => {
     const bill = openBill();
     expect(() => bill.markSent()).toThrow('phase open');
     expect(() => bill.settle('completed')).toThrow('phase open');
-    await bill.close(new Error('failed'), 1);
+    await bill.close(new Error('failed'), attemptCount);
     await expect(bill.reserve(model, [])).rejects.toThrow('phase released');
   });
 
@@ -133,7 +135,7 @@ describe('a bill', () => {
     bill.markSent();
     expect(ledger.sent).toHaveLength(2);
     expect(ledger.sent[0]).toMatchObject({ model: 'acme/fast', provider: 'acme' });
-    bill.follow(1);
+    bill.follow(attemptCount);
     const { charged } = await bill.settle('client_closed').then(() => ledger.last());
     expect(ledger.sent[0]?.inputCredits).toBe(charged);
   });
@@ -143,7 +145,7 @@ describe('a bill', () => {
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
     expect(ledger.held()).toBeGreaterThan(0n);
-    await bill.close(new Error('failed'), 1);
+    await bill.close(new Error('failed'), attemptCount);
     expect(bill.phase).toBe('released');
     expect([ledger.held(), ledger.charges.length]).toEqual([0n, 0]);
   });
@@ -153,7 +155,7 @@ describe('a bill', () => {
     const bill = openBill({ ledger });
     await bill.reserve(model, []);
     bill.markSent();
-    bill.follow(1);
+    bill.follow(attemptCount);
     bill.countText('output', 40);
     const [firstSettlement, secondSettlement] = await Promise.all([
       bill.settle('completed'),
@@ -191,14 +193,14 @@ describe('a bill', () => {
     const efforts = ['none', 'high'].map((id) => ({ id, name: id }));
     await bill.reserve(catalogModel({ reasoning: { efforts, default_effort: 'high' } }), []);
     bill.markSent(effort);
-    bill.follow(1);
+    bill.follow(attemptCount);
     if (firstTextMs !== null) {
       nowMs = firstTextMs;
       bill.countText('output', 16);
     }
     nowMs = disconnectMs;
     disconnection.abort();
-    await bill.close(new Error('failed'), 1);
+    await bill.close(new Error('failed'), attemptCount);
     expect(ledger.last().facts).toMatchObject({
       outcome: 'client_closed',
       estimated: true,
@@ -213,7 +215,7 @@ describe('a bill', () => {
     await bill.reserve(model, []);
     bill.markSent();
     disconnection.abort();
-    await bill.close(new Error('failed'), 1);
+    await bill.close(new Error('failed'), attemptCount);
     expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', units: { audioSecond: 90 } });
   });
 
@@ -223,7 +225,7 @@ describe('a bill', () => {
     await bill.reserve(model, []);
     bill.markSent();
     bill.failAttempt();
-    await bill.close(new Error('failed'), 1);
+    await bill.close(new Error('failed'), attemptCount);
     expect(ledger.last().facts).toMatchObject({ outcome: 'upstream_failed', units: {} });
   });
 
@@ -234,7 +236,7 @@ describe('a bill', () => {
     const efforts = [{ id: 'high', name: 'high' }];
     await bill.reserve(catalogModel({ reasoning: { efforts, default_effort: 'high' } }), []);
     bill.markSent('high');
-    bill.follow(1);
+    bill.follow(attemptCount);
     nowMs = 60_000;
     bill.countText('output', 16);
     await bill.settle('completed');
@@ -247,7 +249,7 @@ describe('a bill', () => {
     const bill = openBill({ ledger, signal: caller.signal });
     await bill.reserve(model, []);
     bill.markSent();
-    bill.follow(1);
+    bill.follow(attemptCount);
     bill.markComplete();
     caller.abort();
     expect([bill.awaitsUsage, bill.signal.aborted]).toEqual([true, false]);
@@ -273,7 +275,7 @@ describe('a bill', () => {
     for (const settings of [{ ledger }, { ledger, remember }]) {
       const bill = openBill(settings);
       await bill.reserve(model, []);
-      await bill.close(new Error('failed'), 1);
+      await bill.close(new Error('failed'), attemptCount);
     }
     expect(kinds).toEqual(['reserve', 'hold']);
   });
@@ -339,7 +341,7 @@ describe('the output limit of a bill', () => {
     const billing = createBilling({ ledger, clock: systemClock });
     const otherBill = openBill({ billing, limit: 100 });
     await otherBill.reserve(model, []);
-    await otherBill.close(new Error('failed'), 1);
+    await otherBill.close(new Error('failed'), attemptCount);
     await openBill({ billing }).reserve(model, []);
     // An output token costs 2 credits, so a remainder may be left.
     expect(ledger.held()).toBeGreaterThan(997n);
@@ -368,7 +370,7 @@ describe('checkpoints', () => {
     const bill = openBill({ ledger, clock: { monotonicMs: () => nowMs } });
     await bill.reserve(model, []);
     bill.markSent();
-    bill.follow(1);
+    bill.follow(attemptCount);
     const countAfter = (bytes: number, atMs: number): number => {
       nowMs = atMs;
       bill.countText('output', bytes);

@@ -171,6 +171,7 @@ const translatedResponses: Json = {
       type: 'reasoning',
       id: 'rs_1',
       summary: [{ type: 'summary_text', text: 'Hm.' }],
+      // Replay metadata: {"options":{"anthropic":{"signature":"sig"}}}.
       encrypted_content: 'townhall.1.eyJvcHRpb25zIjp7ImFudGhyb3BpYyI6eyJzaWduYXR1cmUiOiJzaWcifX19',
     },
     { role: 'assistant', content: [{ type: 'output_text', text: 'I look.', annotations: [] }] },
@@ -210,6 +211,7 @@ const translatedMessages: Json = {
     {
       role: 'assistant',
       content: [
+        // Empty replay metadata: {}.
         { type: 'thinking', thinking: 'Hm.', signature: 'townhall.1.e30' },
         // The replay metadata of the call `a`: {"for":"a","options":{}}.
         { type: 'redacted_thinking', data: 'townhall.1.eyJmb3IiOiJhIiwib3B0aW9ucyI6e319' },
@@ -395,7 +397,7 @@ function problemOf({ status, text }: { status: number; text: string }): string |
   return undefined;
 }
 
-// All combinations would be about 60,000.
+// All combinations would be about 210,000.
 const sampleCount = Number(process.env['MALFORMED_SAMPLES'] ?? 1_500);
 const seed = 20_261_122;
 

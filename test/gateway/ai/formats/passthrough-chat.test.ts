@@ -331,7 +331,7 @@ describe('an answer of ai.createChatCompletion through a provider', () => {
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
   });
 
-  test("forwards a provider's comments after a long silence", async () => {
+  test("forwards a provider's comments when no content comes for a heartbeat", async () => {
     const text = await (await stream('acme/comments')).text();
     expect(text.startsWith(': still here\n\n')).toBe(true);
     expect(text).toMatch(/data: \{"error":\{"type":"upstream_error","code":"upstream_truncated".*\n\n$/);

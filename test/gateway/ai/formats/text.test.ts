@@ -158,11 +158,14 @@ describe('an answer of ai.generateText', () => {
     });
   });
 
-  test.each(['acme/negative', 'acme/none'])('reports zero tokens for invalid counts (%s)', async (model) => {
-    expect(await (await text({ model, prompt: 'x' })).json()).toMatchObject({
-      metadata: { usage: { input_tokens: 0, output_tokens: 0 } },
-    });
-  });
+  test.each(['acme/negative', 'acme/none'])(
+    'reports zero tokens for invalid or missing counts (%s)',
+    async (model) => {
+      expect(await (await text({ model, prompt: 'x' })).json()).toMatchObject({
+        metadata: { usage: { input_tokens: 0, output_tokens: 0 } },
+      });
+    },
+  );
 
   test('returns a call of a tool that was not offered', async () => {
     expect(await (await text({ model: 'acme/tools', prompt: 'x' })).json()).toMatchObject({

@@ -292,6 +292,7 @@ describe.each([false, true])('chat completions, streamed: %s', (streams) => {
     });
 
   test("keep Anthropic's signature on the thinking", async () => {
+    // The list of calls that was assembled from a stream is empty; a whole answer has none.
     const { tool_calls: _none, ...message } = await createMessageOf('claude/reasoning');
     expect((await continueWith('claude/reasoning', message, question)).status).toBe(200);
     expect(lastRequest()).toMatchObject({

@@ -100,7 +100,10 @@ async function waitForStatus(
 const statusesOf = (jobs: MediaJobs, jobIds: readonly string[]) =>
   Promise.all(jobIds.map(async (jobId) => (await find(jobs, jobId)).status));
 
-/** Inserts a row like `create`, but without a message that would start its run. */
+/**
+ * Inserts a row like `create`, but without a message that would start its run. Only the sweep starts the job, once
+ * `leaseSeconds` have passed.
+ */
 const insertRow = (store: JobsStore, jobId: string, members: { owner?: Owner; leaseSeconds?: number } = {}) =>
   store.tx((tx) =>
     store.insert(tx, {
@@ -310,6 +313,7 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
 
   it('fails a job after too many attempts', async () => {
     await insertRow(jobsStore(world.database), 'job_1', { leaseSeconds: 0 });
+    // No heartbeat renews a lease of 0.2 seconds, so each attempt loses the job.
     const { jobs } = start(() => new Promise(() => {}), {
       leaseSeconds: 0.2,
       heartbeatMs: 60_000,

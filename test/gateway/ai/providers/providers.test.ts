@@ -300,7 +300,7 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
   test('retries a failure before the first part', async () => {
     const response = await world.post('/v1/ai/stream', { model: `${kind}/error-first`, prompt });
     expect(response.status).toBe(502);
-    // OpenAI's error has only a code; the other two report an overload in their text.
+    // A call and two retries: OpenAI's code server_error and the overload of the other two are temporary failures.
     expect(provider.calls).toHaveLength(3);
   });
 

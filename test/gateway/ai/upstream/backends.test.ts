@@ -165,6 +165,7 @@ describe('a cool-down', () => {
       pool.recordFailure(backend, failure(429), 0);
       nowMs += 10;
     }
+    // The last failure, at 140 ms, extends the cool-down of one second without doubling it. Now it is 150 ms.
     expect(coolingOf(pool)?.restMs).toBe(990);
     pool.recordFailure(backend, failure(429), nowMs);
     expect(coolingOf(pool)?.restMs).toBe(2_000);

@@ -115,6 +115,7 @@ describe.each(Object.entries(failures))('the error of a failed response (%s)', (
         model: `openai/${name}`,
         prompt: [{ role: 'user', content: [{ type: 'text', text: 'hi' }] }],
         includeRawChunks: true,
+        // Chat completions lack this option, so the call uses the responses format.
         providerOptions: { openai: { truncation: 'auto' } },
       }),
     );
