@@ -393,7 +393,7 @@ async function send({ path, owner }: Case, body: object) {
 function problemOf({ status, text }: { status: number; text: string }): string | undefined {
   if (status >= 500 || status === 429) return `${status} ${text.slice(0, 200)}`;
   if (status === 400 && !/"param":\s*"/.test(text)) return `names no member: ${text.slice(0, 200)}`;
-  if (status === 200 && /"upstream_failed"|"internal"/.test(text)) return `200 ${text.slice(0, 300)}`;
+  if (status === 200 && /"upstream_failed"|"internal_error"/.test(text)) return `200 ${text.slice(0, 300)}`;
   return undefined;
 }
 
