@@ -163,7 +163,7 @@ describe.skipIf(!hasPython)('the Helm chart', () => {
       agentReplicaSettings.slice(0, 4),
       'need agent.sharedClaim',
     ],
-    ['an unknown value', ['agent.replica=2'], 'replica'],
+    ['an unknown value', ['agent.replica=2'], "additional properties 'replica' not allowed"],
   ])('refuses %s', async (_name, settings, message) => {
     await expect(render(settings)).rejects.toThrow(message);
   });
