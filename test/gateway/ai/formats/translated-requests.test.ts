@@ -248,6 +248,8 @@ const patternsByMember: Record<string, RegExp> = {
   response_format: /json_object|application\/json|responseFormat/,
   seed: /seed/,
   stop: /stopped/,
+  // The gateway sends `stream_options` of its own, to request the usage.
+  stream_options: /include_obfuscation/,
   temperature: /0\.25/,
   tools: /named/,
   top_p: /0\.5/,
