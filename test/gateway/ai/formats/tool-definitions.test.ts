@@ -33,12 +33,41 @@ describe('checkDefinitions', () => {
       'tools[0]',
     ],
     ['messages', { ...call, tools: [{ name: 'a', input_schema: schema }] }, 'tools[0]'],
+    [
+      'ui',
+      {
+        model: 'local/echo',
+        messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }],
+        tools: [{ type: 'function', name: 'a', inputSchema: schema }],
+      },
+      'tools[0]',
+    ],
     ['text', { ...call, response_format: { type: 'json', schema } }, 'response_format'],
     ['responses', { model: 'local/echo', text: { format: { type: 'json_schema', schema } } }, 'text'],
   ])('refuses more than 1 MiB in a call of %s', async (path, body, param) => {
     const response = await world.post(`/v1/ai/${path}`, body);
     expect(response.status).toBe(413);
     expect(await errorOf(response)).toMatchObject({ code: 'request_too_large', param });
+  });
+
+  test.each([
+    [
+      'tools',
+      { tools: [{ functionDeclarations: [{ name: 'a', parametersJsonSchema: schema }] }] },
+      'tools[0]',
+    ],
+    [
+      'generationConfig',
+      { generationConfig: { responseMimeType: 'application/json', responseJsonSchema: schema } },
+      'generationConfig.responseSchema',
+    ],
+  ])("refuses more than 1 MiB in the member %s of Gemini's format", async (_member, members, param) => {
+    const response = await world.post('/v1beta/models/local%2Fecho:generateContent', {
+      contents: [{ role: 'user', parts: [{ text: 'hi' }] }],
+      ...members,
+    });
+    expect(response.status).toBe(413);
+    expect(await errorOf(response)).toMatchObject({ details: [{ metadata: { param } }] });
   });
 
   test('adds up all definitions of a call', () => {
@@ -50,6 +79,7 @@ describe('checkDefinitions', () => {
   });
 
   test('refuses a list of half a million numbers', () => {
+    // approximateJsonBytes takes 5 bytes for each number and its comma.
     const numbers = Array.from({ length: 500_000 }, () => 1);
     expect(() => checkDefinitions({ tools: [{ enum: numbers }] })).toThrow('tools[0]');
   });
