@@ -246,6 +246,7 @@ describe('the bytes', () => {
   });
 });
 
+// 2,000 strings, and 4 MiB of their text (translation/replay.ts).
 describe('the limit on packed strings', () => {
   test.each([
     ['too many strings', Array.from({ length: 2_001 }, () => 'townhall.1.e30')],

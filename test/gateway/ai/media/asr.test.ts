@@ -152,6 +152,7 @@ describe('ai.transcribeAudio', { timeout: 60_000 }, () => {
     expect((await sendForm({ model: 'acme/whisper', file: largeFile })).status).toBe(413);
   });
 
+  // A body may have 35 MiB, which is enough for 25 MiB of audio in base64.
   it('refuses a form of 36 MiB by its declared length', async () => {
     const answer = await rawRequest(world.url, 'POST', '/v1/ai/asr', [
       ['host', new URL(world.url).host],
