@@ -48,15 +48,14 @@ export class GiveBacks {
     return reportAsked;
   }
 
-  /** Gives back the idle credits of a user's allotments in this process. */
+  /** Gives back the idle credits of a user's allotments in this process, after their pending writes. */
   async ofUser(userId: string): Promise<void> {
-    await this.#inBatches(this.#options.pool.ofUser(userId), {});
+    await this.#afterWrites(this.#options.pool.ofUser(userId), {});
   }
 
   /** Gives back the idle credits of closed allotments, after their pending writes. */
   async ofClosed(allotments: readonly Allotment[]): Promise<void> {
-    await Promise.allSettled(allotments.map(({ write }) => Promise.resolve(write)));
-    await this.#inBatches(allotments, { end: true });
+    await this.#afterWrites(allotments, { end: true });
   }
 
   /**
@@ -106,6 +105,12 @@ export class GiveBacks {
     if (nowMs - lastUsedMs < times.maintenanceEveryMs) return false;
     const idleOfUser = pool.idleOfUser(userId);
     return idleOfUser * 8n > writes.available(userId) + idleOfUser;
+  }
+
+  /** Waits for the pending writes first: a give-back skips an allotment with a pending write. */
+  async #afterWrites(allotments: readonly Allotment[], options: { end?: boolean }): Promise<void> {
+    await Promise.allSettled(allotments.map(({ write }) => Promise.resolve(write)));
+    await this.#inBatches(allotments, options);
   }
 
   async #inBatches(allotments: readonly Allotment[], options: { end?: boolean }): Promise<void> {
