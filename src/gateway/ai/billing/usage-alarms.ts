@@ -1,6 +1,7 @@
 // Counts impossible usage reports per user. One may be a provider's bug; several in
 // an hour suggest requests that hide their cost from the gateway, so the user's paid
 // calls are stopped, on every replica and across restarts.
+import { createSharedReads } from '../../../kernel/async.ts';
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
@@ -61,6 +62,23 @@ export function createUsageAlarms({
     void write.then(() => writes.delete(write));
   }
 
+  async function readStored(alarmStore: AlarmStore): Promise<void> {
+    try {
+      const storedAlarms = await alarmStore.list(alarmWindowMs);
+      // The list may lack an alarm that is being written, so keep the present alarms. The write notifies
+      // all replicas, and this one refreshes again then.
+      if (writes.size > 0) return;
+      const nowMs = clock.monotonicMs();
+      recent = createRecentAlarms(clock, alarmsToStop);
+      for (const { userId, ageMs } of storedAlarms) recent.add(userId, nowMs - ageMs);
+    } catch (error) {
+      log?.warn({ err: error }, 'the usage alarms could not be read');
+    }
+  }
+
+  // One read at a time: the older of two overlapping lists could replace the newer one.
+  const sharedReads = createSharedReads<void>();
+
   return {
     report(userId) {
       alarms += 1;
@@ -73,18 +91,7 @@ export function createUsageAlarms({
     },
     counts: () => ({ alarms, stoppedUsers: recent.countStopped() }),
     async refresh() {
-      if (store === undefined) return;
-      try {
-        const storedAlarms = await store.list(alarmWindowMs);
-        // The list may lack an alarm that is being written, so keep the present alarms. The write notifies
-        // all replicas, and this one refreshes again then.
-        if (writes.size > 0) return;
-        const nowMs = clock.monotonicMs();
-        recent = createRecentAlarms(clock, alarmsToStop);
-        for (const { userId, ageMs } of storedAlarms) recent.add(userId, nowMs - ageMs);
-      } catch (error) {
-        log?.warn({ err: error }, 'the usage alarms could not be read');
-      }
+      if (store !== undefined) await sharedReads('alarms', () => readStored(store));
     },
     async untilSettled() {
       await Promise.all(writes);

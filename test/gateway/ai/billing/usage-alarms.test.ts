@@ -91,6 +91,20 @@ describe('usage alarms with a store', () => {
     expect(() => alarms.requireFew('usr_a')).not.toThrow();
   });
 
+  test('are those of the later of two overlapping refreshes', async () => {
+    const lists = [Promise.withResolvers<StoredAlarm[]>(), Promise.withResolvers<StoredAlarm[]>()];
+    let reads = 0;
+    const list = () => lists[reads++]?.promise ?? Promise.reject(new Error('not expected'));
+    const alarms = createUsageAlarms({ clock, store: { ...storeOf([]), list } });
+    const refreshes = [alarms.refresh(), alarms.refresh()];
+    // The database sends the newer list, with the alarms that a replica has stored meanwhile, first.
+    lists[1]?.resolve(Array.from({ length: 3 }, () => ({ userId: 'usr_a', ageMs: 0 })));
+    lists[0]?.resolve([]);
+    await Promise.all(refreshes);
+    expect(reads).toBe(2);
+    expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
+  });
+
   test('stay in force while the database is unavailable', async () => {
     const fail = async () => {
       throw new Error('unavailable');
