@@ -160,6 +160,7 @@ const noStoredResponses: StoredResponses = {
   save: refuseDatabase,
   begin: refuseDatabase,
   finish: refuseDatabase,
+  endRun: refuseDatabase,
   renew: refuseDatabase,
   findUncanceled: refuseDatabase,
   requestCancel: refuseDatabase,

@@ -81,7 +81,7 @@ export function createBackgroundResponses(options: BackgroundOptions): Backgroun
 
 /**
  * Renews the leases of the responses, and aborts those for which another gateway has written a cancellation
- * to the database. Checks never overlap, even when the database is slow.
+ * to the database, or whose row it has deleted. Checks never overlap, even when the database is slow.
  */
 function checkRegularly(
   { runs, storedResponses, log }: BackgroundOptions,
@@ -171,6 +171,7 @@ async function startBackground(
       await recorder.fail(asProblem(error));
     } finally {
       runningIds.delete(responseId);
+      if (isStarted) storedResponses.endRun(responseId);
     }
   });
   const abortUnlessStarted = (): void => {

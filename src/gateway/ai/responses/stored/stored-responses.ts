@@ -30,7 +30,10 @@ export interface StoredResponses {
   /** Seals summaries of compacted conversations, which are not stored. */
   readonly summaries: Summaries;
   save(response: NewResponse): Promise<void>;
-  /** Throws a 404. If the process of a running response has stopped, marks the response as failed. */
+  /**
+   * Throws a 404. Marks a running response as failed if its lease has expired and it does not run in this
+   * process.
+   */
   find(address: ResponseAddress): Promise<JsonRecord>;
   /**
    * Stores a response that runs in this process; `alongside` runs in the same transaction. Call `renew` at
@@ -39,6 +42,11 @@ export interface StoredResponses {
   begin(response: NewResponse, alongside?: (tx: Tx) => Promise<unknown>): Promise<void>;
   /** Replaces a running response with its final version; no effect when it is deleted or already final. */
   finish(responseId: string, response: JsonRecord): Promise<void>;
+  /**
+   * Records that this process no longer runs the response. If its final version could not be stored, it counts
+   * as failed once its lease has expired.
+   */
+  endRun(responseId: string): void;
   renew(responseIds: readonly string[]): Promise<void>;
   /** The responses among these that run and are neither canceled nor deleted. */
   findUncanceled(responseIds: readonly string[]): Promise<string[]>;
@@ -79,7 +87,7 @@ const leaseSeconds = 30;
 const maxLinks = 1_000;
 /** The limit of a request's body; a conversation counts as one. */
 export const maxConversationBytes = 10 * 1024 * 1024;
-// Base64 of the sealed texts is a third longer.
+// Base64 of the sealed texts is a third longer, and each of up to 1,000 rows counts 1 KiB in addition: 14.3 MiB.
 const maxSealedBytes = Math.ceil(maxConversationBytes * 1.5);
 const cleanEveryMs = 600_000;
 const cleanBatch = 500;
@@ -117,13 +125,14 @@ export function storedResponses(options: StoredResponsesOptions): StoredResponse
       await store.finish({ responseId, response: sealedResponse });
       runningIds.delete(responseId);
     },
+    endRun: (responseId) => void runningIds.delete(responseId),
     renew: (responseIds) => store.renewLeases(responseIds, leaseSeconds),
     findUncanceled: (responseIds) => store.findUncanceled(responseIds),
     async requestCancel(address) {
       if ((await store.find(address)) === null) throw responseNotFound(address.responseId);
       await store.requestCancel(address);
     },
-    find: (address) => findResponse(options, address),
+    find: (address) => findResponse(options, runningIds, address),
     async remove(address) {
       runningIds.delete(address.responseId);
       if (!(await store.remove(address))) throw responseNotFound(address.responseId);
@@ -206,10 +215,15 @@ function sealRow(
   return { responseId, owner, previousId, ...sealedTexts, bytes };
 }
 
-async function findResponse(options: StoredResponsesOptions, address: ResponseAddress): Promise<JsonRecord> {
+async function findResponse(
+  options: StoredResponsesOptions,
+  runningIds: ReadonlySet<string>,
+  address: ResponseAddress,
+): Promise<JsonRecord> {
   const { store } = options;
   let row = await store.find(address);
-  if (row?.state === 'abandoned') {
+  // After an outage of the database, the lease of a response that runs here may be expired until it is renewed.
+  if (row?.state === 'abandoned' && !runningIds.has(row.responseId)) {
     await failOne(options, row);
     row = await store.find(address);
   }
@@ -256,6 +270,7 @@ async function failOne(options: StoredResponsesOptions, row: SealedTexts): Promi
       message: 'The gateway that ran this response has stopped; create it again.',
     },
   };
+  // A response that no key opens cannot be changed; it only becomes final.
   const sealedResponse =
     response === undefined
       ? row.response
