@@ -16,7 +16,7 @@ import type { Owner } from '../calls/owner.ts';
 import type { Job, JobCall, JobError, JobKind, JobRequest, MediaRecord } from './job.ts';
 import { type JobPayments, unpaidJobs } from './payments.ts';
 import { mediaQueue, type MediaQueue } from './queue.ts';
-import { cancelUpstreamJob, type MediaGenerator, runJob, type RunContext } from './run.ts';
+import { cancelUpstreamJob, type MediaGenerator, retryForDatabase, runJob, type RunContext } from './run.ts';
 import { defaultMediaJobsSettings, type MediaJobsSettings } from './settings.ts';
 import type { CanceledJob, JobAddress, JobsPage, JobsStore } from './store.ts';
 
@@ -82,15 +82,17 @@ interface JobsContext extends RunContext {
   queue: MediaQueue;
   /** The runs of this process by job id, for a cancellation that arrives here. */
   runs: Map<string, AbortController>;
+  /** Aborted when this process stops. */
+  stopping: AbortSignal;
 }
 
 export function mediaJobs(options: MediaJobsOptions): MediaJobs {
   let generator: MediaGenerator | undefined;
-  const context = createContext(options, () => {
+  const stop = new AbortController();
+  const context = createContext(options, stop.signal, () => {
     if (generator === undefined) throw new Error('Media jobs have no generator; call useGenerator first.');
     return generator;
   });
-  const stop = new AbortController();
   let sweepPromise: Promise<void> = Promise.resolve();
 
   return {
@@ -127,7 +129,11 @@ export function mediaJobs(options: MediaJobsOptions): MediaJobs {
   };
 }
 
-function createContext(options: MediaJobsOptions, generator: () => MediaGenerator): JobsContext {
+function createContext(
+  options: MediaJobsOptions,
+  stopping: AbortSignal,
+  generator: () => MediaGenerator,
+): JobsContext {
   const { store, storage, payments = unpaidJobs, isAlone, clock, log } = options;
   const settings = { ...defaultMediaJobsSettings, ...options.settings };
   const background = createBackground(log);
@@ -156,6 +162,7 @@ function createContext(options: MediaJobsOptions, generator: () => MediaGenerato
     generator,
     queue,
     runs: new Map(),
+    stopping,
   };
   return context;
 }
@@ -196,9 +203,9 @@ async function createJob(
       await within(tx, jobId);
     });
   } catch (error) {
-    await payments
-      .release({ ...payableJob, holdId, attempt: 0 }, 'rejected')
-      .catch((failure: unknown) => log.warn({ err: failure }, 'the hold of a job could not be released'));
+    await endPayment(context, jobId, () =>
+      payments.release({ ...payableJob, holdId, attempt: 0 }, 'rejected'),
+    ).catch((failure: unknown) => log.warn({ err: failure }, 'the hold of a job could not be released'));
     throw error;
   }
   queue.announce({ jobId, kind, attempt: 0 });
@@ -248,12 +255,28 @@ async function cancelJob(context: JobsContext, address: JobAddress): Promise<Job
   const canceled = await context.store.cancel(address);
   if (canceled !== null) {
     cancelUpstreamJob(context, canceled);
-    await payForCanceled(context, canceled);
+    await endPayment(context, canceled.jobId, () => payForCanceled(context, canceled));
   }
   const job = await findJob(context, address);
   // A run in another process detects the cancellation at its next heartbeat.
   if (job.status === 'canceled') context.runs.get(job.jobId)?.abort(new Error('The job was canceled.'));
   return job;
+}
+
+/**
+ * Ends the payment of a job that has ended. When the database fails, it is repeated in the background for up to
+ * a minute, and this call rejects. Nothing else would release the hold: a job ends only once, and while the
+ * process of its run lives, that process renews the lease of the hold.
+ */
+async function endPayment(context: JobsContext, jobId: string, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
+    context.background.run(`end the payment of ${jobId}`, () =>
+      retryForDatabase(context, work, context.stopping),
+    );
+    throw error;
+  }
 }
 
 /** Charges a canceled job if it has an upstream job: providers charge for every job that they accept. */
@@ -311,10 +334,9 @@ async function sweep(context: JobsContext): Promise<void> {
   // The next sweep does not find a failed job again, so one failed release must not skip the other jobs.
   for (const job of failed) {
     cancelUpstreamJob(context, job);
-    await payments
-      .release(job, 'upstream_failed')
-      .catch((error: unknown) =>
+    await endPayment(context, job.jobId, () => payments.release(job, 'upstream_failed')).catch(
+      (error: unknown) =>
         log.error({ err: error, jobId: job.jobId }, 'the hold of a failed job could not be released'),
-      );
+    );
   }
 }

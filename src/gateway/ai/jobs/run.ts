@@ -84,7 +84,7 @@ export async function runJob(
   const deadline = AbortSignal.timeout(jobDeadlineMs(job.kind, context.settings));
   const lease = keepLease(context, job, leaseLost);
   try {
-    const hold = await resumeHold(context, job);
+    const hold = await resumeHold(context, job, shutdown);
     const generation = await context.generator().generate(job, {
       owner: ownerKey(job.owner),
       signal: AbortSignal.any([leaseLost.signal, shutdown, deadline]),
@@ -94,11 +94,8 @@ export async function runJob(
     });
     await completeJob(context, job, { generation, hold });
   } catch (error) {
-    await endInterrupted(
-      context,
-      job,
-      interruptionOf(error, { shutdown, leaseLost: leaseLost.signal, deadline }),
-    );
+    const interruption = interruptionOf(error, { shutdown, leaseLost: leaseLost.signal, deadline });
+    await endInterrupted(context, job, { interruption, shutdown });
   } finally {
     lease.end();
   }
@@ -137,7 +134,8 @@ function keepLease(
   };
 }
 
-async function resumeHold({ payments, store, generator }: RunContext, job: ClaimedJob): Promise<Hold | null> {
+async function resumeHold(context: RunContext, job: ClaimedJob, shutdown: AbortSignal): Promise<Hold | null> {
+  const { payments, store, generator } = context;
   const hold = await payments.resume(job, generator().estimate?.(job) ?? 0n);
   if (hold === null || hold.holdId === job.holdId) return hold;
   job.holdId = hold.holdId;
@@ -146,7 +144,7 @@ async function resumeHold({ payments, store, generator }: RunContext, job: Claim
     isSaved = await store.saveHold(job, hold.holdId);
   } finally {
     // Release the replacement here: the job's row does not name it, so nothing else would release it.
-    if (!isSaved) await payments.release(job, 'rejected');
+    if (!isSaved) await retryForDatabase(context, () => payments.release(job, 'rejected'), shutdown);
   }
   if (isSaved) return hold;
   throw new JobLostError('The job was canceled or claimed by another process before its hold was saved.');
@@ -246,7 +244,7 @@ function interruptionOf(
 async function endInterrupted(
   context: RunContext,
   job: ClaimedJob,
-  interruption: Interruption,
+  { interruption, shutdown }: { interruption: Interruption; shutdown: AbortSignal },
 ): Promise<void> {
   switch (interruption.cause) {
     case 'stopped':
@@ -259,7 +257,8 @@ async function endInterrupted(
       // job.
       if (!(await failJob(context, job, interruption.error))) return;
       cancelUpstreamJob(context, job);
-      return context.payments.release(job, 'upstream_failed');
+      // This process renews the lease of the hold, so the ledger would not recover it.
+      return retryForDatabase(context, () => context.payments.release(job, 'upstream_failed'), shutdown);
   }
 }
 
@@ -286,10 +285,18 @@ function storableText(text: string): string {
 const maxDatabaseRetries = 60;
 const databaseRetryMs = 1_000;
 
-/** Repeats the work while it fails, for up to one minute. A JobLostError is thrown at once. */
-function retryForDatabase<T>({ clock }: RunContext, work: () => Promise<T>): Promise<T> {
+/**
+ * Repeats the work while it fails, for up to one minute or until the signal is aborted. A JobLostError is thrown
+ * at once.
+ */
+export function retryForDatabase<T>(
+  { clock }: Pick<RunContext, 'clock'>,
+  work: () => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
   return retry(work, {
     clock,
+    signal,
     isRetryable: (error, attempt) => !(error instanceof JobLostError) && attempt <= maxDatabaseRetries,
     delayMs: () => databaseRetryMs,
   });

@@ -328,6 +328,7 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
     const jobIds = ['job_1', 'job_2', 'job_3'];
     for (const jobId of jobIds) await insertRow(store, jobId, { leaseSeconds: 0 });
     const releasedIds: string[] = [];
+    let hasFailed = false;
     // No job may run: every job already has too many attempts.
     const { jobs } = start(
       () => new Promise(() => {}),
@@ -336,13 +337,17 @@ describe('a run of a media job', { timeout: 180_000 }, () => {
         payments: {
           ...unpaidJobs,
           async release({ jobId }) {
+            if (!hasFailed) {
+              hasFailed = true;
+              throw new Error('The database is unavailable.');
+            }
             releasedIds.push(jobId);
-            if (releasedIds.length === 1) throw new Error('The database is unavailable.');
           },
         },
       },
     );
     await expect.poll(() => statusesOf(jobs, jobIds), pollOptions).toEqual(['failed', 'failed', 'failed']);
+    // The failed release is repeated a second later.
     await expect.poll(() => releasedIds.toSorted(), pollOptions).toEqual(jobIds);
   });
 
@@ -422,6 +427,33 @@ describe('a paid media job', { timeout: 180_000 }, () => {
     });
     expect([ledger.balance, ledger.held()]).toEqual([940n, 0n]);
     expect(ledger.last().facts).toEqual(upstreamFacts);
+  });
+
+  it('is released later when its cancellation could not release its hold', async () => {
+    const ledger = memoryLedger(1_000n);
+    const payments = jobPayments({ ledger });
+    let failures = 0;
+    const release: JobPayments['release'] = async (job, outcome) => {
+      failures += 1;
+      if (failures === 1) throw new Problem('unavailable', 'database_unavailable', 'The database is away.');
+      await payments.release(job, outcome);
+    };
+    const { jobs } = start(
+      async (_job, run) => {
+        run.reportProgress(0.5);
+        return untilAborted(run.signal);
+      },
+      {},
+      { payments: { ...payments, release }, estimate: () => 100n },
+    );
+    const jobId = await create(jobs, { call });
+    await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBe(0.5);
+    const cancel = () => jobs.cancel({ jobId, kind: 'image', owner });
+    await expect(cancel()).rejects.toMatchObject({ code: 'database_unavailable' });
+    // The job is canceled already, so this call releases nothing.
+    expect(await cancel()).toMatchObject({ status: 'canceled', credits: 0 });
+    await expect.poll(() => ledger.held(), pollOptions).toBe(0n);
+    expect(ledger.balance).toBe(1_000n);
   });
 
   it('is refused after too many cancellations by its owner', async () => {

@@ -29,8 +29,12 @@ const job: ClaimedJob = {
   upstreamJob: null,
 };
 
-/** Creates a run whose job another process has claimed, so that none of its writes has an effect. */
-function createReclaimedRun(generate: MediaGenerator['generate'], payments: Partial<JobPayments> = {}) {
+/** Creates a run whose job another process has claimed: none of its writes has an effect, except `writes`. */
+function createReclaimedRun(
+  generate: MediaGenerator['generate'],
+  payments: Partial<JobPayments> = {},
+  writes: Partial<JobsStore> = {},
+) {
   const releasedHolds: (string | null)[] = [];
   const canceledJobs: UpstreamJob[] = [];
   const background = createBackground(silentLog);
@@ -39,6 +43,7 @@ function createReclaimedRun(generate: MediaGenerator['generate'], payments: Part
       fail: async () => false,
       saveUpstreamJob: async () => false,
       saveHold: async () => false,
+      ...writes,
     } as unknown as JobsStore,
     files: { store: async () => [], delete: async () => {}, deleteExpired: async () => {} },
     payments: {
@@ -94,6 +99,26 @@ describe('runJob of a job that another process has claimed', () => {
     await run();
     expect(releasedHolds).toEqual(['hold_2']);
     expect(isGenerated).toBe(false);
+  });
+});
+
+describe('runJob of a job that fails', () => {
+  test('releases the hold once the database works again', async () => {
+    let releases = 0;
+    const { run } = createReclaimedRun(
+      async () => {
+        throw new Error('failed');
+      },
+      {
+        release: async () => {
+          releases += 1;
+          if (releases === 1) throw new Error('the database is away');
+        },
+      },
+      { fail: async () => true },
+    );
+    await run();
+    expect(releases).toBe(2);
   });
 });
 
