@@ -127,7 +127,9 @@ export class ApplyLoop {
       if (batch.length === 1) return this.#putAside(batch[0] as UnappliedCharge, error);
       const middleIndex = Math.ceil(batch.length / 2);
       await this.#applyOrHalve(batch.slice(0, middleIndex));
-      await this.#applyOrHalve(batch.slice(middleIndex));
+      // The first half is still in the queue if the database lost commits meanwhile. Applying the second half
+      // would move `applied_seq` past it, so the next batch begins with it again.
+      if (this.queue.head === batch[middleIndex]) await this.#applyOrHalve(batch.slice(middleIndex));
     }
   }
 

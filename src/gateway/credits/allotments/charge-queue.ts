@@ -32,7 +32,12 @@ export class ChargeQueue {
 
   /** Monotonic time when the oldest charge was added; null when the queue is empty. */
   get oldestAtMs(): number | null {
-    return this.#charges[0]?.addedAtMs ?? null;
+    return this.head?.addedAtMs ?? null;
+  }
+
+  /** The oldest charge. */
+  get head(): UnappliedCharge | undefined {
+    return this.#charges[0];
   }
 
   get lastSeq(): number {
