@@ -110,9 +110,10 @@ export class SegmentWriter {
 
   /**
    * Returns the number of the line, which is written at the end of this turn.
-   * Throws when it is over 1 MiB.
+   * Throws when its UTF-8 form could exceed 1 MiB.
    */
   append(text: string): number {
+    // A UTF-16 unit takes three bytes of UTF-8 at most.
     if (text.length > maxTextBytes / 3) throw new Error('A line of the journal is too long.');
     this.#lastSeq += 1;
     this.#buffer.add({ seq: this.#lastSeq, syncedSeq: this.#syncedSeq, text });
@@ -260,10 +261,10 @@ export class SegmentWriter {
     if (this.#phase.name !== 'full') return;
     try {
       await this.#beginSegment();
-      await segment.file.close(segment.length).catch(() => undefined);
     } catch (error) {
       this.#fail(error);
     }
+    await segment.file.close(segment.length).catch(() => undefined);
   }
 
   async #replace({ segment, error }: { segment: OpenSegment; error: unknown }): Promise<void> {

@@ -204,6 +204,36 @@ describe('a full disk', () => {
     errors.create = null;
     await journal.close();
   });
+
+  test('leaves no full segment open', async () => {
+    const world = await openJournalWorld();
+    const { files, errors } = failingFiles();
+    let openFiles = 0;
+    const countingFiles: SegmentFiles = {
+      ...files,
+      async create(path, bytes) {
+        const file = await files.create(path, bytes);
+        openFiles += 1;
+        return {
+          ...file,
+          close(length) {
+            openFiles -= 1;
+            return file.close(length);
+          },
+        };
+      },
+    };
+    const journal = await world.open({ files: countingFiles });
+    errors.create = noSpace;
+    // More lines than the first segment has room for.
+    const fill = async () => {
+      for (let line = 0; line < 200; line += 1) await journal.sync(journal.append(finalLine(`use_${line}`)));
+    };
+    await expect(fill()).rejects.toMatchObject({ status: 503 });
+    await vi.waitFor(() => expect(openFiles).toBe(0));
+    errors.create = null;
+    await journal.close();
+  });
 });
 
 describe('segments', () => {
