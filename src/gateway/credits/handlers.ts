@@ -90,6 +90,7 @@ async function adjust(
   const user = await users.findUser(userId);
   if (user === null || user.state === 'removed') throw userNotFound();
   if (call.operationId === 'credits.deductCredits') await balances.recallIdle(userId);
+  // The answer contains the account, so the charges of this process are written first.
   else await ledger.report(userId);
   return store.tx(async (tx) => {
     await change(tx, { userId, ref: call.requestId, credits: BigInt(amount), reason });
@@ -126,7 +127,8 @@ function isChangeCursor(value: unknown): value is ChangeCursor {
   return typeof txId === 'string' && /^\d{1,18}$/.test(txId) && isCursorText(line);
 }
 
-// Balances stay below 2^53: the contract limits the amount of one grant.
+// JSON numbers are exact up to 2^53. The contract limits a grant to 10^12 credits, so a balance gets there only
+// after 9,000 of the largest grants.
 function serializeBalance(account: Pick<Account, 'accountId' | 'posted' | 'held' | 'owed'>): Balance {
   return {
     user_id: account.accountId,

@@ -38,6 +38,7 @@ function countIncidents({ holds, ledger }: { holds: { counters(): LedgerCounters
     { labels: ['recovered_hold'], value: recovered },
     { labels: ['journaled_settlement'], value: journaled },
     { labels: ['unreadable_journal'], value: unreadable },
+    // Unlike the others not a sum: the faults of the latest verification.
     { labels: ['verify_fault'], value: mismatches },
   ];
 }

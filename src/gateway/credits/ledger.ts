@@ -41,7 +41,7 @@ export interface LedgerCounters {
   journaled: number;
   /** Files of the journal that could not be read. */
   unreadable: number;
-  /** Inconsistent rows of the latest verification. */
+  /** Inconsistent rows of the latest verification; 100 at most. */
   mismatches: number;
 }
 
@@ -159,7 +159,7 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
     }
   }
 
-  /** Whether the journal may have entries of this process. */
+  /** Whether settlements of this process may wait for a replay, or the last replay failed. */
   hasJournalEntries(): boolean {
     return this.#mayHaveEntries;
   }

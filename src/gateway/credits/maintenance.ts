@@ -47,8 +47,8 @@ export interface LedgerMaintenanceOptions {
 
 export interface LedgerMaintenance {
   /**
-   * Replays the journal, then starts the loops. Recovers all open holds before that if no other
-   * process has the database open.
+   * Replays the journal, recovers all open holds if no other process has the database open, and starts the
+   * loops.
    */
   start(): Promise<void>;
   /** Renews leases and writes checkpoints before the next interval. */

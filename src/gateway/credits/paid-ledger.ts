@@ -75,6 +75,7 @@ export class PaidLedger implements Ledger {
     return this.#recallOnRaise(hold, { userId, tokenId });
   };
 
+  /** A resumed hold is that of a job, which is never raised, so it needs no recall of idle credits. */
   readonly resume: Ledger['resume'] = (holdId) => this.#options.holds.resume(holdId);
 
   // Each refused call reads the balance for its error message, so concurrent reads of one balance

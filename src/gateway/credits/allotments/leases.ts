@@ -13,7 +13,8 @@ export interface LeasesOptions {
   leaseMs: number;
 }
 
-// Rows per statement: a larger transaction would hold the locks of many accounts for too long.
+// Rows per statement of reports and give-backs, which bounds how long their locks are held. A renewal is one
+// statement for all rows of this gateway, and locks no others.
 const maximumRows = 500;
 
 export class Leases {

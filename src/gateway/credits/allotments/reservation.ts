@@ -68,6 +68,7 @@ export class CallReservation implements Reservation {
 
   markSent({ model, provider, inputCredits, facts }: SentAttempt): void {
     this.#requireLease();
+    // The `sent` line of the first attempt covers a retry of the same model.
     if (this.#state.phase === 'sent' && this.#state.model === model) return;
     if (this.#state.phase === 'settled' || this.#state.phase === 'released')
       throw new Error('A call that has ended cannot be sent.');

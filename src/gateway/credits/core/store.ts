@@ -7,7 +7,7 @@ import type { UsageFacts } from '../../usage/index.ts';
 import type { PaidCall } from './ports.ts';
 import type { LedgerFault, LedgerReader, ReadChunk } from './verify.ts';
 
-/** An operation of a batch; `op` is its index in the batch. */
+/** An operation of a batch. `credits_apply` identifies it by its index in the batch, `op`. */
 export type Operation =
   | { kind: 'hold'; holdId: string; accountId: string; call: PaidCall; amount: bigint; isSent: boolean }
   | { kind: 'raise'; holdId: string; accountId: string; amount: bigint }
@@ -18,8 +18,10 @@ export type Operation =
       credits: bigint;
       facts: UsageFacts;
       answer: SettlementAnswer | null;
+      /** Charges nothing when the hold is already resolved: another process may do the work again. */
       isHeldOnly: boolean;
     }
+  /** Resolves the hold of a dead process; with `isForced` even if its lease is valid. */
   | { kind: 'recover'; holdId: string; accountId: string; isForced: boolean };
 
 /** Result of an operation. The migration of `credits_apply` documents each verdict. */
@@ -81,7 +83,7 @@ export interface LeaseRenewal {
   checkpoint?: { credits: bigint; facts: Partial<UsageFacts> };
 }
 
-/** An open hold of a process that ended. */
+/** An open hold, of this process or of one that ended. */
 export interface ResumedHold {
   amount: bigint;
   accountId: string;

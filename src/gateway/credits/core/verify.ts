@@ -23,6 +23,7 @@ export interface LedgerVerdict {
   allotments: number;
   journals: number;
   usage: number;
+  /** The first 100. */
   faults: LedgerFault[];
 }
 
