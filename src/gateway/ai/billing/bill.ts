@@ -239,8 +239,8 @@ export class Bill {
   }
 
   /**
-   * open | reserved → released, sent → settled. Ends the bill of a call without an answer in
-   * `attempts` attempts. Never throws.
+   * open | reserved → released; sent, or reserved after a failed attempt → settled. Ends the bill of a call
+   * without an answer in `attempts` attempts. Never throws.
    */
   async close(error: unknown, attempts: number): Promise<void> {
     this.#attempts = { attempts };
@@ -267,7 +267,7 @@ export class Bill {
   }
 
   /**
-   * sent | streaming → settled. Charges once, in credits; a later call returns the
+   * reserved | sent | streaming → settled. Charges once, in credits; a later call returns the
    * first result. `alongside` is stored with the charge. Throws the 503 of a ledger
    * that could not store the charge.
    */
@@ -302,6 +302,7 @@ export class Bill {
     if (tokens <= bound.output || model.rates === null || reservation === undefined) return tokens;
     const { identity } = this.#call;
     const demand = this.#demand;
+    // Only the bound uses this demand, so the limit needs no name of a member.
     const raisedBound = boundOf(model, { ...demand, limit: { tokens, member: '' } });
     try {
       await reservation.raise(raisedBound.credits);
@@ -344,6 +345,7 @@ export class Bill {
     const { reservation, progress } = state;
     if (reservation === undefined || reservation.amount === 0n) return;
     const count = countUsage('completed', { ...state, demand: this.#demand });
+    // If this process dies, the recovery of the call replaces the outcome in these facts.
     reservation.checkpoint(
       this.#priceOf(state, count),
       this.#facts(state, 'client_closed', count),

@@ -11,6 +11,7 @@ import {
 } from '../metering/bound.ts';
 import { adapterOf } from '../providers/adapters.ts';
 
+/** Whether the call is priced by its output tokens, and the request sets no limit for them. */
 export function isUnlimited(demand: Demand): boolean {
   return demand.limit === undefined && demand.hasOutput !== false && demand.size !== undefined;
 }

@@ -37,7 +37,10 @@ export interface Job {
   jobId: string;
   kind: JobKind;
   model: string;
-  /** The request of a video, without its images; null for images, and once the job has ended. */
+  /**
+   * The request of a video, without its images and provider options; null for images, and once the job has
+   * ended.
+   */
   request: JobRequest | null;
   status: JobStatus;
   /** From 0 to 1. */

@@ -68,6 +68,7 @@ export function jobPayments({ ledger }: { ledger: Pick<Ledger, 'hold' | 'resume'
       const hold = job.holdId === null ? null : await ledger.resume(job.holdId);
       if (hold !== null) return hold;
       // A request id has one hold, so the replacement gets an id of its own.
+      // Not marked as sent, like the first hold: it costs nothing if this process dies.
       return ledger.hold({ ...call, requestId: `${call.requestId}.${job.attempt}` }, amount, {
         isSent: false,
       });

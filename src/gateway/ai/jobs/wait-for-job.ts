@@ -69,7 +69,8 @@ async function pollUntilEnd(
 }
 
 /**
- * Null while the database is unavailable: the job keeps running and will be charged, so the wait continues.
+ * Null when the read failed, for example while the database is unavailable: the job keeps running and will be
+ * charged, so the wait continues. Throws only the 404.
  */
 async function findUnlessUnavailable(
   jobs: Pick<MediaJobs, 'find'>,

@@ -146,6 +146,8 @@ function readCount(text: string, offset: number, tally: Tally): void {
 
 // Dictionaries of object streams are short.
 const maxDictionary = 1_024;
+// The work of reading one dictionary, in names of the budget.
+const namesPerDictionary = 16;
 
 /** Tallies the object stream to whose dictionary the name at the offset belongs. */
 function readObjectStream(
@@ -154,7 +156,7 @@ function readObjectStream(
   tally: Tally,
   budget: PdfBudget,
 ): void {
-  budget.names -= 16;
+  budget.names -= namesPerDictionary;
   const rest = text.slice(at, at + maxDictionary);
   const length = rest.search(/stream|endobj/);
   const textBefore = text.slice(Math.max(at - maxDictionary, 0), at);

@@ -71,7 +71,7 @@ interface ResponseQueries {
   read(owner: Owner, responseIds: readonly string[]): Promise<SealedTexts[]>;
   /** False when there is no such response. */
   remove(address: ResponseAddress): Promise<boolean>;
-  /** Deletes the owner's oldest responses beyond `maxBytes`, but never the newest response. */
+  /** Deletes the owner's oldest responses beyond `maxBytes`, but neither running ones nor the newest one. */
   deleteBeyond(owner: Owner, maxBytes: number): Promise<void>;
   /** Returns the number of deleted responses. */
   deleteExpired(limit: number): Promise<number>;

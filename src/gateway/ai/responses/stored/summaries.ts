@@ -11,7 +11,7 @@ export interface Summaries {
   open(owner: Owner, sealed: string): string | undefined;
 }
 
-/** Whether the gateway has sealed the text. */
+/** Whether the text looks like a sealed summary; only `open` finds out whether the gateway has sealed it. */
 export function isSealedSummary(text: unknown): text is string {
   return typeof text === 'string' && text.startsWith(prefix);
 }
