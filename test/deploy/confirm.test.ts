@@ -11,6 +11,7 @@ test('a deployment is confirmed even if old versions cannot be removed', async (
   const supervisor = {
     folder: {
       writeState: async () => {},
+      // Six versions, and five are kept (maxVersions).
       versions: async () => ['0.1.0', '0.1.1', '0.1.2', 'a', 'b', 'c'],
       removeVersion: () => Promise.reject(new Error('EACCES')),
     } as unknown as CityFolder,

@@ -48,6 +48,7 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
 
   test('fails its verification before the first deployment', async () => {
     const treeBefore = readTree(city.directory);
+    // Nothing listens on port 1.
     const { code, screen } = await city.run(['deploy', '--verify-only'], { PORT: '1' });
     expect(code).toBe(1);
     expect(screen).toContain('No healthy version serves');

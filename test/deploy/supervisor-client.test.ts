@@ -16,7 +16,8 @@ afterEach(() => rm(directory, { recursive: true, force: true }));
 test('a supervisor that does not start is reported with its own output', async () => {
   const folder = cityFolder(directory);
   await folder.make();
-  // Two bytes for each letter.
+  // A line of an earlier supervisor, which must not be reported. It has two bytes for each letter, so the end of
+  // the log counted in letters would be wrong.
   await writeFile(folder.logFile, `${'ü'.repeat(100)}\n`);
   const program = join(directory, 'failing.mjs');
   await writeFile(program, "console.error('the reason');\nprocess.exit(1);\n");
