@@ -29,6 +29,7 @@ export function alarmStore(database: Database, changes: Pick<Changes, 'bump'>): 
   return {
     add: (userId) =>
       database.tx(async (tx) => {
+        // Alarms count for an hour (alarmWindowMs). Those older than a day are deleted.
         await tx`
           delete from gateway.ai_usage_alarms
           where created_at < gateway.townhall_now() - interval '1 day'`;

@@ -17,6 +17,7 @@ export function audioSeconds(bytes: Uint8Array): number | null {
     : null;
 }
 
+// A week is longer than any file that a request or an answer can have.
 const maxSeconds = 7 * 24 * 3600;
 
 /** The highest byte rate of a lossy codec. */

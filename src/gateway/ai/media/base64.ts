@@ -11,6 +11,7 @@ export function decodeBase64(text: string, param: string): Uint8Array {
   const content = Buffer.from(text, 'base64');
   const padding = paddingLength(text);
   const digits = text.length - padding;
+  // Base64 never has 4n + 1 characters, with or without its padding.
   const isComplete =
     content.byteLength === Math.floor((digits * 3) / 4) && digits % 4 !== 1 && text.length % 4 !== 1;
   // Node reads base64url as well.
