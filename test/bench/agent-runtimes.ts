@@ -28,7 +28,6 @@ export interface Replay {
   events: number;
   firstMs: number;
   totalMs: number;
-  bytes: number;
 }
 
 export interface RunningRuntime {
@@ -412,7 +411,6 @@ async function readReplay(
 ): Promise<Replay> {
   let events = 0;
   let firstMs = 0;
-  let bytes = 0;
   const timer = setTimeout(
     () => response.destroy(new Error(`Only ${events} of ${count} events came from ${path}.`)),
     replayTimeoutMs,
@@ -420,7 +418,6 @@ async function readReplay(
   try {
     for await (const line of readLines(response)) {
       firstMs ||= performance.now() - startMs;
-      bytes += line.length + 1;
       if (isDurable(line)) events += 1;
       if (events === count && line === '') break;
     }
@@ -430,5 +427,5 @@ async function readReplay(
   }
   const totalMs = performance.now() - startMs;
   if (events < count) throw new Error(`${path} ended after ${events} of ${count} events.`);
-  return { events, firstMs, totalMs, bytes };
+  return { events, firstMs, totalMs };
 }
