@@ -1,10 +1,10 @@
 // The folder `aside` of JOURNAL_PATH: journals of another generation of the ledger, journals with
 // lines that the ledger refused, and copies of damaged segments. `townhall ledger journal` lists
 // them, and only an operator applies or discards them.
-import { cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { cp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
-import { errorCode, isMissing } from '../../../kernel/file-errors.ts';
+import { isMissing, readTextIfExists } from '../../../kernel/file-errors.ts';
 import { makeFolder } from '../../../kernel/folder.ts';
 import { id, type MakeId } from '../../../kernel/ids.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
@@ -44,18 +44,14 @@ export async function copyAside(
 ): Promise<boolean> {
   const name = `${journalId}-${Number.parseInt(segment, 10)}`;
   const target = join(directory, asideName, name);
-  await makeFolder(join(directory, asideName));
-  try {
-    await mkdir(target, { mode: 0o700 });
-  } catch (error) {
-    if (errorCode(error) === 'EEXIST') return false;
-    throw error;
-  }
-  await writeReason(target, 'damaged', at);
+  await makeFolder(target);
+  // The reason is written last, so a copy that a crash interrupted has none and is made again.
+  if ((await readTextIfExists(join(target, reasonName))) !== null) return false;
   await cp(join(directory, journalId, segment), join(target, segment)).catch((error: unknown) => {
     // A missing segment is damage too.
     if (!isMissing(error)) throw error;
   });
+  await writeReason(target, 'damaged', at);
   await syncFolder(target);
   return true;
 }

@@ -1,6 +1,6 @@
 // Journals of processes that have ended: who may lock one, which charges it has, and what happens
 // when its bytes are damaged.
-import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Journal, JournalLine } from '../../../../src/gateway/credits/journal/journal.ts';
@@ -204,6 +204,16 @@ describe('a flipped byte in the middle', () => {
     await readCharges(journal);
     await readCharges(journal);
     expect(await readdir(join(world.path, 'aside', `${journalId}-1`))).toContain('0000000000000001.segment');
+    expect(world.alarms).toHaveLength(1);
+  });
+
+  test('copies the segment although a crash left an empty folder for it', async () => {
+    const world = await openJournalWorld();
+    const { journalId } = await damageJournal(world);
+    const copy = join(world.path, 'aside', `${journalId}-1`);
+    await mkdir(copy, { recursive: true });
+    await readCharges(await world.take());
+    expect(await readdir(copy)).toContain('0000000000000001.segment');
     expect(world.alarms).toHaveLength(1);
   });
 });
