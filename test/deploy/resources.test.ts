@@ -41,7 +41,8 @@ export const notes = defineService({
       method: 'GET', identities: [],
       async run({ resources: { db } }: ActionCall<object, Resources>) {
         const rows = await db<{ text: string }[]>\`select text from project.notes order by note_id\`;
-        return { items: rows.map((row) => row.text) };
+        const jobs = await db<{ note_id: bigint }[]>\`select note_id from project.shouts order by note_id\`;
+        return { items: rows.map((row) => row.text), jobs: jobs.map((row) => Number(row.note_id)) };
       },
     },
     keep: {
@@ -57,6 +58,7 @@ export const notes = defineService({
     shout: {
       async run({ data, resources: { db } }: JobCall<{ noteId: string }, Resources>) {
         await db\`update project.notes set text = upper(text) where note_id = \${data.noteId}::bigint\`;
+        await db\`insert into project.shouts (note_id) values (\${data.noteId}::bigint)\`;
       },
     },
   },
@@ -89,7 +91,8 @@ beforeAll(async () => {
   await city.write(
     'migrations/0001_notes.sql',
     `create table project.notes (
-      note_id bigint generated always as identity primary key, text text not null);`,
+      note_id bigint generated always as identity primary key, text text not null);
+    create table project.shouts (note_id bigint not null);`,
   );
   await city.write('src/index.ts', entry);
   const { code, screen } = await city.run(['deploy']);
@@ -116,12 +119,17 @@ describe('declared resources', { timeout: minutes }, () => {
     });
     await expect
       .poll(async () => (await city.get('/v1/notes/list')).body, { timeout: 60_000 })
-      .toEqual({ items: ['GOOD MORNING'] });
+      .toEqual({ items: ['GOOD MORNING'], jobs: [1] });
   });
 
   test('keep neither the row nor the job of a transaction that fails', async () => {
     expect((await post('/v1/notes/add', { text: 'refuse' })).status).toBe(500);
-    expect((await city.get('/v1/notes/list')).body).toEqual({ items: ['GOOD MORNING'] });
+    expect((await city.get('/v1/notes/list')).body).toMatchObject({ items: ['GOOD MORNING'] });
+    // The failed transaction has used up the id 2. A job of it would be taken before the job of this note.
+    expect((await post('/v1/notes/add', { text: 'good night' })).body).toMatchObject({ note_id: 3 });
+    await expect
+      .poll(async () => (await city.get('/v1/notes/list')).body, { timeout: 60_000 })
+      .toEqual({ items: ['GOOD MORNING', 'GOOD NIGHT'], jobs: [1, 3] });
   });
 
   test('store bytes and return their address', async () => {
@@ -139,6 +147,6 @@ describe('declared resources', { timeout: minutes }, () => {
       plan: { what: string; state: string }[];
     };
     expect(plan.filter(({ state }) => state === 'made')).toEqual([]);
-    expect((await city.get('/v1/notes/list')).body).toEqual({ items: ['GOOD MORNING'] });
+    expect((await city.get('/v1/notes/list')).body).toMatchObject({ items: ['GOOD MORNING', 'GOOD NIGHT'] });
   });
 });
