@@ -147,8 +147,14 @@ async function sendOnce(
     await response.head();
     if (response.statusCode === 401 || response.statusCode === 403) request.authorizer?.discard?.();
     const redirect = request.allowRedirect === true ? redirectLocation(response) : undefined;
-    if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299))
-      throw await readErrorResponse(response, { hide: secretsHider(request, hide), now: clock.now() });
+    if (redirect === undefined && (response.statusCode < 200 || response.statusCode > 299)) {
+      const problem = await readErrorResponse(response, {
+        hide: secretsHider(request, hide),
+        now: clock.now(),
+      });
+      request.signal.throwIfAborted();
+      throw problem;
+    }
     return {
       mediaType: mediaTypeOf(response.headers['content-type']),
       body: new ResponseBody(response, deadlines, (error) => logFailure(error, request, options)),

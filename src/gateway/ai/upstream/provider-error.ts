@@ -79,16 +79,18 @@ export function timeoutProblem(): Problem {
 }
 
 /**
- * The error of a failed transport. After an abort it is the abort's reason, from a deadline or the
- * caller; otherwise a Problem that the connection failed, before the response or midway.
+ * The error of a failed transport. A Problem is returned unchanged; after an abort it is the abort's
+ * reason, from a deadline or the caller; otherwise a Problem that the connection failed, before the
+ * response or midway.
  */
 export function toTransportProblem(
   error: unknown,
   { aborted, reason }: Pick<AbortSignal, 'aborted' | 'reason'>,
   phase: 'before' | 'midway',
 ): unknown {
-  if (aborted) return reason;
+  // First: reading a slow error body aborts the response, and the Problem of its status is to be thrown.
   if (error instanceof Problem) return error;
+  if (aborted) return reason;
   const cause = new ConnectionFailure(error instanceof Error ? error.message : 'the connection failed', {
     cause: error,
   });
