@@ -100,7 +100,7 @@ export async function readAll(body: AsyncIterable<Uint8Array>, maxBytes: number)
 }
 
 /**
- * The start of an error body: what arrives within five seconds. Never throws, since the status
+ * The start of an error body, decompressed: what arrives within five seconds. Never throws, since the status
  * alone is enough for a Problem.
  */
 export async function readErrorBody(response: ProviderResponse): Promise<string> {
@@ -108,7 +108,7 @@ export async function readErrorBody(response: ProviderResponse): Promise<string>
   let bytes = 0;
   const timer = setTimeout(() => response.abort(new Error('The error body took too long.')), errorBodyMs);
   try {
-    for await (const piece of response) {
+    for await (const piece of decompress(response)) {
       pieces.push(piece);
       bytes += piece.length;
       if (bytes > maxErrorBytes) break;

@@ -1,15 +1,21 @@
-// Bodies of a provider's error responses that arrive slowly.
+// Bodies of a provider's error responses that arrive slowly or compressed.
 import { createServer, type Server, type ServerResponse } from 'node:http';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createUpstream } from '../../../../src/gateway/ai/upstream/client.ts';
 import { defaultTimeouts } from '../../../../src/gateway/ai/upstream/deadlines.ts';
 import { silentLog } from '../../../../src/kernel/log.ts';
 import { closeServer, listen } from '../../../support/local-server.ts';
 
+const errorBody = JSON.stringify({ error: { message: 'There is no such model.', code: 'model_gone' } });
+
 const answers: Record<string, (response: ServerResponse) => void> = {
   // The body never ends.
   '/slow'(response) {
     response.writeHead(404, { 'content-type': 'application/json' }).write('{"error":');
+  },
+  '/gzip'(response) {
+    response.writeHead(404, { 'content-encoding': 'gzip' }).end(gzipSync(errorBody));
   },
 };
 
@@ -62,5 +68,12 @@ describe('the body of an error response', () => {
     const caller = new AbortController();
     setTimeout(() => caller.abort(reason), 300);
     expect(await failureAt('/slow', { signal: caller.signal })).toBe(reason);
+  });
+
+  test('is decompressed', async () => {
+    expect(await failureAt('/gzip')).toMatchObject({
+      message: 'There is no such model.',
+      externalCode: 'model_gone',
+    });
   });
 });
