@@ -441,6 +441,17 @@ describe('createBreaker', () => {
     probe?.release();
     expect(breaker.tryAcquire()).toBeDefined();
   });
+
+  test('stays closed when a probe is released after another process has closed it', () => {
+    const clock = stillClock();
+    const breaker = createBreaker({ clock, settings: defaultBreakerSettings });
+    for (let call = 0; call < 5; call += 1) breaker.tryAcquire()?.recordFailure();
+    clock.advance(15_000);
+    const probe = breaker.tryAcquire();
+    breaker.follow(false);
+    probe?.release();
+    expect(breaker.waitMs()).toBe(0);
+  });
 });
 
 describe('createRetryBudget', () => {

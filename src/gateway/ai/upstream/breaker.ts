@@ -41,7 +41,7 @@ export interface Breaker {
    * Records the failure of a call that had counted as a success, such as a stream that broke off.
    */
   recordLateFailure(): void;
-  /** Time to the next probe; 0 while closed. */
+  /** Time to the next probe; 0 while closed, and at least 1 otherwise, also when a probe is due or runs. */
   waitMs(): number;
   /** Copies the state of the same breaker in another process. */
   follow(isOpen: boolean): void;
@@ -106,7 +106,8 @@ function recordFailure(breaker: BreakerState): void {
 
 function startProbe(breaker: BreakerState): Permit {
   const beforeProbe: Phase = { phase: 'open', untilMs: breaker.clock.monotonicMs() };
-  breaker.current = { phase: 'probing' };
+  const probing: Phase = { phase: 'probing' };
+  breaker.current = probing;
   return {
     recordSuccess() {
       close(breaker);
@@ -116,9 +117,9 @@ function startProbe(breaker: BreakerState): Permit {
       open(breaker);
       breaker.onChange(true);
     },
-    // The probe told nothing, so the next call may probe at once.
+    // The probe told nothing, so the next call may probe at once, unless `follow` has decided meanwhile.
     release() {
-      breaker.current = beforeProbe;
+      if (breaker.current === probing) breaker.current = beforeProbe;
     },
   };
 }
