@@ -47,16 +47,18 @@ function readPlainDelta(bytes: Buffer, { start, end }: Member, siblings: readonl
 
 function addNestedTexts(texts: EventText[], bytes: Buffer, { start, end }: Member): void {
   const source = bytes.toString('latin1', start, end);
-  let hasReasoning = false;
+  let reasoningName: string | undefined;
   textMember.lastIndex = 0;
   for (let match = textMember.exec(source); match !== null; match = textMember.exec(source)) {
     const textStart = start + textMember.lastIndex;
     const text = readText(bytes, textStart);
     textMember.lastIndex = text.end - start + 1;
-    const isReasoning = reasoningMember.test(match[1] ?? '');
-    // Some servers repeat the same reasoning under `reasoning` and `reasoning_content`.
-    if (text.bytes === 0 || (isReasoning && hasReasoning)) continue;
-    hasReasoning ||= isReasoning;
+    const name = match[1] ?? '';
+    const isReasoning = reasoningMember.test(name);
+    if (text.bytes === 0) continue;
+    // Some servers repeat the same reasoning under `reasoning` and `reasoning_content`. Only the first of the
+    // two names counts; an answer may have several blocks of reasoning under it.
+    if (isReasoning && name !== (reasoningName ??= name)) continue;
     texts.push({ start: textStart, end: text.end, bytes: text.bytes, isReasoning });
   }
 }

@@ -1,12 +1,14 @@
 // Server-sent events of providers: where an event ends, where a stream ends, and events that differ
 // only in their text.
 import { describe, expect, test } from 'vitest';
+import { findTexts } from '../../../../src/gateway/ai/upstream/event-texts.ts';
 import { EventSplitter } from '../../../../src/gateway/ai/upstream/event-splitter.ts';
 import {
   completesAnswer,
   type EndRule,
   readProviderEvents,
 } from '../../../../src/gateway/ai/upstream/events.ts';
+import { topLevelMembers } from '../../../../src/gateway/ai/upstream/json-members.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { createDocumentGenerator } from '../generator.ts';
 
@@ -294,5 +296,31 @@ describe('events that differ in their text', () => {
       Buffer.from(`${tail}data: [DONE]\n\n`),
     ]);
     await expect(readTexts(invalidStream, 5_000)).rejects.toMatchObject({ code: 'upstream_failed' });
+  });
+});
+
+describe('findTexts', () => {
+  function reasoningBytes(answer: object, member: string): number[] {
+    const bytes = Buffer.from(JSON.stringify(answer));
+    return findTexts(bytes, topLevelMembers(bytes)?.members ?? [], [member])
+      .filter(({ isReasoning }) => isReasoning)
+      .map((text) => text.bytes);
+  }
+
+  test('counts every block of reasoning', () => {
+    const content = [
+      { type: 'thinking', thinking: 'one' },
+      { type: 'text', text: 'Yes.' },
+      { type: 'thinking', thinking: 'three' },
+    ];
+    expect(reasoningBytes({ content }, 'content')).toEqual([3, 5]);
+  });
+
+  test('counts reasoning once that a server repeats under two names', () => {
+    const choices = [
+      { message: { reasoning: 'one', reasoning_content: 'one', content: 'Yes.' } },
+      { message: { reasoning: 'three', reasoning_content: 'three', content: 'No.' } },
+    ];
+    expect(reasoningBytes({ choices }, 'choices')).toEqual([3, 5]);
   });
 });
