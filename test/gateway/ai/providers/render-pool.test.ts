@@ -1,7 +1,10 @@
 // Limits of local rendering: the turns of users, the number of threads, and the size of a task.
 import { describe, expect, test } from 'vitest';
 import { createFairLimit } from '../../../../src/gateway/ai/providers/local/renderer/fair-limit.ts';
-import { createRenderPool } from '../../../../src/gateway/ai/providers/local/renderer/render-pool.ts';
+import {
+  createRenderPool,
+  type RenderPool,
+} from '../../../../src/gateway/ai/providers/local/renderer/render-pool.ts';
 import { fliteModel } from '../../../../src/gateway/ai/providers/local/flite.ts';
 import { shapesModel } from '../../../../src/gateway/ai/providers/local/shapes.ts';
 import { storyboardModel } from '../../../../src/gateway/ai/providers/local/storyboard.ts';
@@ -167,6 +170,25 @@ describe('the local media models', () => {
         video({ prompt, size: { width: 1280, height: 1280 }, durationSeconds: 1 }),
       ),
     ).toThrow(expect.objectContaining({ status: 422, param: 'prompt' }));
+  });
+
+  test('keep a video of an extreme aspect ratio within the largest side', async () => {
+    const sizes: unknown[] = [];
+    const recordingPool: RenderPool = {
+      ...renderPool,
+      render(task) {
+        sizes.push(task.kind === 'storyboard' ? task.size : undefined);
+        return new Promise<never>(() => {});
+      },
+    };
+    const call = video({ aspectRatio: { width: 16, height: 1 } });
+    void storyboardModel({ renderPool: recordingPool }).generate(call, {
+      owner: 'user a',
+      signal: openSignal,
+      reportProgress: () => {},
+    });
+    // At 16:1, the area of 640x360 pixels would be 1920 wide and 120 high.
+    expect(sizes).toEqual([{ width: 1280, height: 120 }]);
   });
 
   test('refuse a video of too many pixels', () => {

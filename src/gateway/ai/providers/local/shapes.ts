@@ -43,7 +43,7 @@ function sizeOf({
   size,
   aspectRatio = { width: 1, height: 1 },
 }: Pick<ImageCall, 'size' | 'aspectRatio'>): Size {
-  return size ?? sizeFor(aspectRatio, defaultSide, 8);
+  return size ?? sizeFor(aspectRatio, { side: defaultSide, step: 8, ...bounds });
 }
 
 /** Throws a 422 for a prompt that would take too long to draw. */
@@ -92,10 +92,13 @@ export function requireSide(
 
 /**
  * A size of this aspect ratio with about the area of a square of `side`; both sides are multiples of `step`.
+ * For an extreme ratio the bounds take precedence.
  */
-export function sizeFor(ratio: Size, side: number, step: number): Size {
+export function sizeFor(
+  ratio: Size,
+  { side, step, minSide, maxSide }: { side: number; step: number; minSide: number; maxSide: number },
+): Size {
   const width = side * Math.sqrt(ratio.width / ratio.height);
-  const round = (length: number) =>
-    Math.min(Math.max(Math.round(length / step) * step, bounds.minSide), bounds.maxSide);
+  const round = (length: number) => Math.min(Math.max(Math.round(length / step) * step, minSide), maxSide);
   return { width: round(width), height: round((width * ratio.height) / ratio.width) };
 }

@@ -56,7 +56,8 @@ export function storyboardModel({ renderPool }: { renderPool: RenderPool }): Vid
 }
 
 function sizeOf({ size, aspectRatio = defaults }: Pick<VideoCall, 'size' | 'aspectRatio'>): Size {
-  return size ?? sizeFor(aspectRatio, Math.sqrt(defaults.width * defaults.height), 2);
+  const side = Math.sqrt(defaults.width * defaults.height);
+  return size ?? sizeFor(aspectRatio, { side, step: 2, ...bounds });
 }
 
 function requirePixels(call: VideoCall): void {
