@@ -178,7 +178,7 @@ describe('a function', () => {
   test('is declared in snake case too', async () => {
     const parameters = {
       type: 'OBJECT',
-      properties: { first_day: { any_of: [{ type: 'STRING', min_length: 1 }] } },
+      properties: { first_day: { any_of: [{ type: 'STRING', min_length: 1 }], nullable: true } },
       property_ordering: ['first_day'],
     };
     const response = await post('/v1beta/models/acme/ok:generateContent', {
@@ -196,7 +196,10 @@ describe('a function', () => {
     expect(response.headers.get('x-townhall-warnings')).toContain('tools.functionDeclarations.response');
     expect(lastRequest().tools.map((tool) => tool.function.parameters)).toEqual([
       { type: 'object', response_json_schema: 1 },
-      { type: 'object', properties: { first_day: { anyOf: [{ type: 'string', minLength: 1 }] } } },
+      {
+        type: 'object',
+        properties: { first_day: { anyOf: [{ type: 'string', minLength: 1 }, { type: 'null' }] } },
+      },
     ]);
   });
 

@@ -23,10 +23,17 @@ export function toJsonSchema(schema: Readonly<Record<string, unknown>>): Record<
     .filter(([name]) => !notJsonSchema.includes(name))
     .map(([name, value]): [string, unknown] => [name, convertMember(name, value)]);
   const jsonSchema = Object.fromEntries(entries);
-  const { type } = jsonSchema;
-  return schema['nullable'] === true && typeof type === 'string'
-    ? { ...jsonSchema, type: [type, 'null'] }
-    : jsonSchema;
+  return schema['nullable'] === true ? withNull(jsonSchema) : jsonSchema;
+}
+
+/** The schema that also allows null. A schema with neither a `type` nor `anyOf` allows null already. */
+function withNull(schema: Record<string, unknown>): Record<string, unknown> {
+  const { type, anyOf } = schema;
+  return {
+    ...schema,
+    ...(typeof type === 'string' ? { type: [type, 'null'] } : {}),
+    ...(Array.isArray(anyOf) ? { anyOf: [...(anyOf as unknown[]), { type: 'null' }] } : {}),
+  };
 }
 
 function convertMember(name: string, value: unknown): unknown {
