@@ -19,7 +19,7 @@ import { viewerOf } from '../catalog/catalog.ts';
 import { waitForFirst } from '../calls/first-item.ts';
 import { type GeminiAnswerOptions, serializeAnswer, serializeChunks } from '../formats/gemini/answer.ts';
 import { checkReplays } from '../formats/translation/replay.ts';
-import { ignoredHints, toStreamRequest } from '../formats/gemini/request.ts';
+import { functionPath, ignoredHints, toStreamRequest } from '../formats/gemini/request.ts';
 import { sizeOf } from '../metering/measure.ts';
 import { tokensOfRequest } from '../metering/token-count.ts';
 import type { StreamPart, Warning } from '../hub/language-model.ts';
@@ -54,7 +54,7 @@ async function generateContent(
   call: GenerateCall,
 ): Promise<Reply<Operations['ai.generateGeminiContent']>> {
   const streamCall = toStreamCall(call);
-  const result = await withMemberNames(geminiMember, () =>
+  const result = await withMemberNames(geminiMembers(call.body), () =>
     callInFormat(context, streamCall, {
       action: 'generateContent',
       streams: false,
@@ -75,7 +75,7 @@ async function streamContent(
 ): Promise<Reply<Operations['ai.streamGeminiContent']>> {
   let warnings: readonly Warning[] = [];
   const streamCall = toStreamCall(call);
-  const result = await withMemberNames(geminiMember, () =>
+  const result = await withMemberNames(geminiMembers(call.body), () =>
     callInFormat(context, streamCall, {
       action: 'streamGenerateContent',
       streams: true,
@@ -106,16 +106,20 @@ async function* withWarnings(
 }
 
 /**
- * One entry of `contents` can become two messages of the prompt, so an index of the prompt would mislead:
- * only `contents` is named.
+ * The names of the members in the request. One entry of `contents` can become two messages of the prompt, so
+ * an index of the prompt would mislead: only `contents` is named.
  */
-const geminiMember: RenameMember = (member) => {
-  if (/^prompt(?:$|\[)/.test(member)) return 'contents';
-  // A JSON answer without a schema, which some models require, or a schema that is too large.
-  if (member === 'responseFormat') return 'generationConfig.responseSchema';
-  if (member === 'reasoning_effort') return 'generationConfig.thinkingConfig.thinkingLevel';
-  return member === 'maxOutputTokens' ? 'generationConfig.maxOutputTokens' : undefined;
-};
+const geminiMembers =
+  (body: GeminiRequest): RenameMember =>
+  (member) => {
+    if (/^prompt(?:$|\[)/.test(member)) return 'contents';
+    const [, toolIndex] = /^tools\[(\d+)\]/.exec(member) ?? [];
+    if (toolIndex !== undefined) return functionPath(body, Number(toolIndex));
+    // A JSON answer without a schema, which some models require, or a schema that is too large.
+    if (member === 'responseFormat') return 'generationConfig.responseSchema';
+    if (member === 'reasoning_effort') return 'generationConfig.thinkingConfig.thinkingLevel';
+    return member === 'maxOutputTokens' ? 'generationConfig.maxOutputTokens' : undefined;
+  };
 
 function toStreamCall(call: GenerateCall | Call<Operations['ai.streamGeminiContent'], Identity>): StreamCall {
   const { headers, path, body } = call;

@@ -295,6 +295,21 @@ describe('an error', () => {
     ]);
   });
 
+  test("names a function by its position in Google's format", async () => {
+    const open = { name: 'open', parameters: { type: 'OBJECT', description: 'x'.repeat(1_100_000) } };
+    const close = { name: 'close' };
+    const response = await post('/v1beta/models/acme/ok:generateContent', {
+      ...hello,
+      tools: [{ functionDeclarations: [close] }, { functionDeclarations: [{ name: 'wait' }, open] }],
+    });
+    // The limit of all definitions is 1 MiB.
+    const param = 'tools[1].functionDeclarations[1]';
+    expect([response.status, await response.json()]).toMatchObject([
+      413,
+      { error: { message: expect.stringContaining(param), details: [{ metadata: { param } }] } },
+    ]);
+  });
+
   test("names the schema of Google's format that the model requires", async () => {
     const response = await post('/v1beta/models/anthropic/ok:generateContent', {
       ...hello,

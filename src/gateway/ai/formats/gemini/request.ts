@@ -73,6 +73,16 @@ function toResponseFormat(config: GeminiGenerationConfig): StreamRequest['respon
   return { type: 'json', schema: responseJsonSchema ?? toJsonSchema(responseSchema ?? {}) };
 }
 
+/**
+ * The path of the function that is the tool with this index in the converted request; undefined for an index
+ * beyond the last function.
+ */
+export function functionPath({ tools = [] }: GeminiRequest, toolIndex: number): string | undefined {
+  return tools.flatMap(({ functionDeclarations = [] }, index) =>
+    functionDeclarations.map((_function, position) => `tools[${index}].functionDeclarations[${position}]`),
+  )[toolIndex];
+}
+
 function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['tools']> {
   return tools.flatMap(({ functionDeclarations, ...others }, index) => {
     const [otherMember] = Object.keys(others);
