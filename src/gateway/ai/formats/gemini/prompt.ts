@@ -119,7 +119,7 @@ function toUserPart(part: GeminiPart, path: string): SpecUserPart {
     };
   if (fileData !== undefined) {
     if (!isRemoteFile(fileData.fileUri))
-      throw invalidProblem(`${path}.fileData.fileUri`, 'must be an http, https or gs address');
+      throw invalidProblem(`${path}.fileData.fileUri`, 'must be an http, https, gs or s3 address');
     return {
       type: 'file',
       mediaType: fileData.mimeType ?? 'application/octet-stream',

@@ -115,7 +115,7 @@ function toFileData(url: string, path: string): FilePart['data'] {
   const inlineData = parseDataUrl(url);
   if (inlineData !== undefined) return { type: 'data', data: inlineData.data };
   if (!isRemoteFile(url))
-    throw invalidMember(`${path}.url`, 'must be a data URL in base64 or an http or https address');
+    throw invalidMember(`${path}.url`, 'must be a data URL in base64, or an http, https, gs or s3 address');
   return { type: 'url', url };
 }
 
