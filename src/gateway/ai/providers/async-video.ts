@@ -15,7 +15,7 @@ import { createMp4Reader } from '../media/mp4.ts';
 import type { UpstreamAnswer, UpstreamRequest } from '../upstream/client.ts';
 import { readAll } from '../upstream/response-body.ts';
 import { findForm } from '../upstream/member-names.ts';
-import { ConnectionFailure } from '../upstream/provider-error.ts';
+import { ConnectionFailure, providerStatusOf } from '../upstream/provider-error.ts';
 import { refuseUnsafeMembers } from '../upstream/request-guard.ts';
 import type { ModelAccess } from './adapter/model-access.ts';
 import { googleVideo } from './google/video.ts';
@@ -107,7 +107,7 @@ async function submit(
       // A retry could be a second job that is charged too, so this failure must not count as transient.
       if (mayHaveArrived(error))
         throw upstreamFailed(
-          'The connection to the model provider broke before it confirmed the video job. It is not ' +
+          'The model provider did not confirm that it has accepted the video job. The job is not ' +
             'submitted again, since it may be charged.',
           error,
         );
@@ -263,10 +263,15 @@ function isSafeJobId(text: string): boolean {
 
 const lostConnectionCodes = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
-/** Whether the connection broke after the request was sent, so that the provider may have accepted it. */
+/**
+ * Whether the provider may have accepted the request: the connection broke after it was sent, or a proxy in
+ * front of the provider got no answer (502) or none in time (504).
+ */
 function mayHaveArrived(error: unknown): boolean {
+  if (!(error instanceof Problem)) return false;
+  const status = providerStatusOf(error);
+  if (status === 502 || status === 504) return true;
   return (
-    error instanceof Problem &&
     error.cause instanceof ConnectionFailure &&
     lostConnectionCodes.has(String((error.cause.cause as { code?: unknown } | undefined)?.code))
   );

@@ -6,6 +6,7 @@ import { hashText } from '../../../kernel/hash-text.ts';
 import type { Problem } from '../../../kernel/problem.ts';
 import type { ProviderEntry } from '../catalog/models-file.ts';
 import { isSet, keysAtEndpoints, type KeyAtEndpoint } from '../catalog/provider-keys.ts';
+import { providerStatusOf } from './provider-error.ts';
 import { mixHashes } from './session-hash.ts';
 
 /** Why a backend cools down: the statuses 429, 401 and 402. */
@@ -363,8 +364,8 @@ const reasonOfStatus: Readonly<Record<number, CoolingReason>> = {
 
 /** Undefined for a failure that another key would not change. */
 export function coolingReason(failure: Problem): CoolingReason | undefined {
-  const { status } = (failure.cause ?? {}) as { status?: unknown };
-  const reason = typeof status === 'number' ? reasonOfStatus[status] : undefined;
+  const status = providerStatusOf(failure);
+  const reason = status === undefined ? undefined : reasonOfStatus[status];
   // Credentials that the gateway cannot use, or that their token endpoint refuses (400), are
   // refused for every call. A 403 can be due to the content of this call.
   const isRefused = failure.code === 'provider_credentials' && status !== 403;

@@ -73,6 +73,14 @@ export class ConnectionFailure extends Error {
   override readonly name = 'ConnectionFailure';
 }
 
+/** The HTTP status of the provider's error response; undefined for a failure without one. */
+export function providerStatusOf({ cause }: Problem): number | undefined {
+  // A Problem as the cause has a status too, but that is the one of our own answer.
+  if (cause instanceof Problem) return undefined;
+  const { status } = (cause ?? {}) as { status?: unknown };
+  return typeof status === 'number' ? status : undefined;
+}
+
 /** A provider that missed a deadline. */
 export function timeoutProblem(): Problem {
   return new Problem('upstream_timeout', 'upstream_timeout', 'The model provider did not answer in time.');

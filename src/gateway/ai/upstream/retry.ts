@@ -2,7 +2,7 @@
 // backoff with jitter), and a retry budget that bounds the extra load on a failing provider.
 import type { Clock } from '../../../kernel/clock.ts';
 import { Problem } from '../../../kernel/problem.ts';
-import { ConnectionFailure } from './provider-error.ts';
+import { ConnectionFailure, providerStatusOf } from './provider-error.ts';
 
 export interface RetrySettings {
   /** Retries after the first attempt at a model. */
@@ -54,8 +54,8 @@ export function markBeforeContent(error: unknown): void {
  */
 export function isTransient(problem: Problem): boolean {
   if (problem.cause instanceof ConnectionFailure || failuresBeforeContent.has(problem)) return true;
-  const { status } = (problem.cause ?? {}) as { status?: unknown };
-  return typeof status === 'number' && transientStatuses.has(status);
+  const status = providerStatusOf(problem);
+  return status !== undefined && transientStatuses.has(status);
 }
 
 /**
