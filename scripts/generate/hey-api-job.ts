@@ -30,8 +30,9 @@ async function generate(bundle: string, output: string, containerName: string): 
     plugins: [
       '@hey-api/client-fetch',
       '@hey-api/typescript',
-      // With one container, `ai.generateText` becomes `container.ai.generateText()`.
-      { name: '@hey-api/sdk', operations: { strategy: 'single', containerName } },
+      // With one container, `ai.generateText` becomes `container.ai.generateText()`. Our clients pass an HTTP
+      // client of their own to it; a default one would only make their packages larger.
+      { name: '@hey-api/sdk', client: false, operations: { strategy: 'single', containerName } },
     ],
   });
 }

@@ -15,7 +15,7 @@ import { AgentError } from './errors.ts';
 import { createFollow, type FollowRequest } from './follow.ts';
 import { createFollowAll, type FollowAllRequest } from './follow-all.ts';
 import type { FollowOptions } from './reconnecting.ts';
-import { createClient, createConfig } from './generated/current/client/index.ts';
+import { buildUrl } from './generated/current/client/utils.gen.ts';
 import type { SessionEvent } from './generated/current/types.gen.ts';
 
 export interface AgentClientOptions extends ConnectionOptions {}
@@ -52,10 +52,10 @@ export function connectAgent<Container extends { sessions: object }>(
   options: AgentClientOptions,
   { keyedOperations, create }: Variant<Container>,
 ): AgentServices<Container> {
-  const addresses = createClient(createConfig({ baseUrl: readBaseUrl(options.baseUrl) }));
+  const baseUrl = readBaseUrl(options.baseUrl);
   const transport = createTransport({
     ...options,
-    buildUrl: (parts) => addresses.buildUrl(parts),
+    buildUrl: (parts) => buildUrl({ baseUrl, ...parts }),
     fail: (failure) => new AgentError(failure),
     keyedOperations,
   });

@@ -14,7 +14,8 @@ import {
 import type { PendingCall } from '../../shared/src/pending-call.ts';
 import { createTransport, type StreamRule, type Transport } from '../../shared/src/transport.ts';
 import { GatewayError } from './errors.ts';
-import { createClient, createConfig } from './generated/client/index.ts';
+import type { Client } from './generated/client/index.ts';
+import { buildUrl } from './generated/client/utils.gen.ts';
 import { keyedOperations } from './generated/keyed-operations.gen.ts';
 import { GatewayOperations } from './generated/sdk.gen.ts';
 import type {
@@ -104,20 +105,20 @@ export type GatewayClient = Omit<Generated, 'ai' | 'services'> & {
 /** Creates a client. It sends nothing until a method is called, and does not have to be closed. */
 export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
   const baseUrl = readBaseUrl(options.baseUrl);
-  const addresses = createClient(createConfig({ baseUrl }));
+  const buildAddress = (parts: Parameters<typeof buildUrl>[0]) => buildUrl({ baseUrl, ...parts });
   const transport = createTransport({
     ...options,
-    buildUrl: (parts) => addresses.buildUrl(parts),
+    buildUrl: buildAddress,
     fail: (failure) => new GatewayError(failure),
     keyedOperations,
   });
-  const operations = new GatewayOperations({ client: createTargetReader() as typeof addresses });
+  const operations = new GatewayOperations({ client: createTargetReader() as Client });
   // The handwritten `client.call` replaces the generated method of the generic operation: it takes the
   // service and the action as arguments instead of members.
   const { services: _generic, ...services } = createServices(operations, transport);
   const streamTarget = targetOf(operations.ai, 'streamText');
   const modelRoute: ModelRoute = {
-    url: addresses.buildUrl({ url: streamTarget.url }),
+    url: buildAddress({ url: streamTarget.url }),
     open: (request, call) => transport.openStream(streamTarget, request, withVersion(call), partRule),
   };
   const ai = createAiMethods(services.ai, operations, transport);
