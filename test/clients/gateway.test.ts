@@ -142,6 +142,39 @@ describe('the token', () => {
     expect(requestCount).toBe(2);
   });
 
+  describe('from a function that never ends', () => {
+    const connectHanging = () => connect({ token: () => new Promise<string>(() => {}) });
+    const call = { model: 'local/echo', prompt: 'Hi' };
+    const streamCall = { model: 'local/echo', prompt: [] };
+
+    test('does not outlast the deadline of the call', async () => {
+      const late = { status: 0, code: 'timeout' };
+      expect(await failureOf(connectHanging().ai.generateText(call, { timeoutMs: 100 }))).toMatchObject(late);
+      const stream = connectHanging().ai.streamText(streamCall, { timeoutMs: 100 }).withResponse();
+      expect(await failureOf(stream)).toMatchObject(late);
+    });
+
+    test('does not outlast an abort', async () => {
+      const abort = new AbortController();
+      const options = { signal: abort.signal };
+      const calls = [
+        connectHanging().ai.generateText(call, options),
+        connectHanging().ai.streamText(streamCall, options).withResponse(),
+      ];
+      const reason = new Error('enough');
+      abort.abort(reason);
+      expect(await Promise.allSettled(calls)).toEqual([
+        { status: 'rejected', reason },
+        { status: 'rejected', reason },
+      ]);
+    });
+  });
+
+  test('fails the call with its own error', async () => {
+    const reason = new Error('no token');
+    await expect(connect({ token: () => Promise.reject(reason) }).ai.listModels()).rejects.toBe(reason);
+  });
+
   test('is not quoted in the error when a header cannot carry it', async () => {
     const error = await connect({ token: 'th_usr_a\r\nx-evil: 1' })
       .ai.listModels()

@@ -44,7 +44,7 @@ export function originOf(response: Response): Pick<Failure, 'status' | 'requestI
   return { status: response.status, requestId: headers['x-request-id'], headers };
 }
 
-interface FailedCall {
+export interface FailedCall {
   scope: AbortScope;
   caller: AbortSignal | undefined;
   /** Undefined when no headers arrived. */

@@ -6,7 +6,8 @@ export interface ConnectionOptions {
   /** Base URL of the server, including its path if it has one, such as `http://127.0.0.1:43127`. */
   baseUrl: string;
   /**
-   * The bearer credential, or a function that returns it; called for each request that needs one.
+   * The bearer credential, or a function that returns it. It is called for each call that needs one; the
+   * deadline and an abort of the call apply to it too.
    */
   token?: string | (() => string | Promise<string>) | undefined;
   /** Replaces the global `fetch`. */

@@ -1,7 +1,7 @@
 // One HTTP exchange of a client: request, deadline, answer or events, and the conversion of each
 // failure into the client's error class. Nothing is sent twice unless the caller asks for retries.
 
-import { type Fail, callError, originOf, parseJson, readAnswer } from './answer.ts';
+import { type Fail, type FailedCall, callError, originOf, parseJson, readAnswer } from './answer.ts';
 import type { CallOptions, Members, StreamCallOptions, Target } from './call-options.ts';
 import { ClientError, describeMediaType, failureOfAnswer, problemIn } from './client-error.ts';
 import { type AbortScope, createAbortScope } from './abort-scope.ts';
@@ -53,14 +53,23 @@ export function createTransport(settings: TransportOptions): Transport {
   const sendRequest = createSender(settings);
 
   async function callWithRetries(target: Target, members: Members, options: CallOptions) {
-    // The request is built once, so that all attempts carry one Idempotency-Key.
-    const { url, init } = await buildRequest(settings, target, members, options);
     const { signal } = options;
-    return withRetries((limitMs) => callOnce({ url, init, signal, limitMs }, sendRequest, fail), {
+    const limitMs = options.timeoutMs ?? timeoutMs;
+    const startedMs = performance.now();
+    const scope = createAbortScope(signal);
+    scope.arm(limitMs);
+    // The request is built once, so that all attempts carry one Idempotency-Key.
+    const request = await buildWithin(buildRequest(settings, target, members, options), {
+      scope,
+      caller: signal,
+      fail,
+    });
+    scope.release();
+    return withRetries((leftMs) => callOnce({ ...request, signal, limitMs: leftMs }, sendRequest, fail), {
       maxRetries: options.maxRetries ?? settings.maxRetries ?? 0,
-      limitMs: options.timeoutMs ?? timeoutMs,
+      limitMs: limitMs === 0 ? 0 : Math.max(1, limitMs - (performance.now() - startedMs)),
       signal,
-      isRepeatable: isRepeatable(target, init, settings.keyedOperations),
+      isRepeatable: isRepeatable(target, request.init, settings.keyedOperations),
     });
   }
 
@@ -74,11 +83,14 @@ export function createTransport(settings: TransportOptions): Transport {
       rule: StreamRule<Event> = {},
       scope = createAbortScope(options.signal),
     ) {
-      const { url, init } = await buildRequest(settings, { ...target, streams: true }, members, options);
+      scope.arm(options.timeoutMs ?? timeoutMs);
+      const { url, init } = await buildWithin(
+        buildRequest(settings, { ...target, streams: true }, members, options),
+        { scope, caller: options.signal, fail },
+      );
       const readOptions = { ...options, idleTimeoutMs: options.idleTimeoutMs ?? idleTimeoutMs, scope, fail };
       let response: Response | undefined;
       try {
-        scope.arm(options.timeoutMs ?? timeoutMs);
         response = await sendRequest(url, init, scope);
         scope.disarm();
         requireEvents(response, fail);
@@ -93,6 +105,29 @@ export function createTransport(settings: TransportOptions): Transport {
       }
     },
   };
+}
+
+/**
+ * The request, unless the scope ends first: a function that returns the token may take any time. An error of
+ * the request itself is thrown unchanged.
+ */
+async function buildWithin<Request>(
+  request: Promise<Request>,
+  call: Omit<FailedCall, 'response'>,
+): Promise<Request> {
+  const { signal } = call.scope;
+  const end = new Promise<never>((_resolve, reject) => {
+    const giveUp = () => reject(signal.reason as Error);
+    if (signal.aborted) giveUp();
+    else signal.addEventListener('abort', giveUp, { once: true });
+  });
+  try {
+    return await Promise.race([request, end]);
+  } catch (error) {
+    const failure = call.scope.end === 'open' ? error : callError(error, { ...call, response: undefined });
+    call.scope.close();
+    throw failure;
+  }
 }
 
 interface SingleCall {
