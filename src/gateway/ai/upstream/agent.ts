@@ -23,7 +23,9 @@ export function createAgent(
   // to public addresses must then not bypass the proxy, hence the empty `noProxy` below.
   const lookupGuard = publicAddressesOnly && !isProxied ? { lookup: publicLookup } : {};
   const options: Undici.Agent.Options = {
-    connect: { timeout: timeouts.connectMs, ...lookupGuard },
+    // Not `connect.timeout`, which has no effect on the connection to a proxy.
+    connectTimeout: timeouts.connectMs,
+    connect: lookupGuard,
     allowH2: false,
     keepAliveTimeout: 30_000,
   };

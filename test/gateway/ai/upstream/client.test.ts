@@ -1,6 +1,8 @@
 // The connections to providers.
 import { createServer, request } from 'node:http';
+import { createServer as createNetServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { defaultTimeouts } from '../../../../src/gateway/ai/upstream/deadlines.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { providerKey, startAi } from '../world.ts';
 import { listen } from '../../../support/local-server.ts';
@@ -68,6 +70,29 @@ describe('createUpstream', () => {
       await world.close();
       proxy.closeAllConnections();
       await new Promise((resolve) => proxy.close(resolve));
+    }
+  });
+
+  test('gives up a proxy that does not take the connection in time', async () => {
+    // A proxy with TLS whose handshake never ends.
+    const sockets: Socket[] = [];
+    const silentProxy = createNetServer((socket) => sockets.push(socket));
+    const { port } = await listen(silentProxy);
+    const world = await startAi({
+      models: provider.modelsFile({ ok: 'ok' }),
+      proxies: { http: `https://127.0.0.1:${port}` },
+      timeouts: { ...defaultTimeouts, connectMs: 500 },
+      resilience: { retry: { retries: 0 } },
+    });
+    try {
+      const startedMs = performance.now();
+      expect((await world.post(chat, { model: 'acme/ok', messages })).status).toBe(504);
+      // undici checks its timeouts about once a second; its own default is ten seconds.
+      expect(performance.now() - startedMs).toBeLessThan(8_000);
+    } finally {
+      await world.close();
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => silentProxy.close(resolve));
     }
   });
 
