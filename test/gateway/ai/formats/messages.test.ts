@@ -230,6 +230,23 @@ describe('ai.createMessage with a member that the model lacks', () => {
     ).toEqual(['metadata', 'context_management', 'cache_control']);
   });
 
+  test('warns about the members of a document that a text lacks', async () => {
+    const document = {
+      type: 'document',
+      source: { type: 'text', data: 'A boat sails.' },
+      title: 'Boats',
+      context: 'From a book.',
+    };
+    const warnings = async (citations: object) => {
+      const response = await post({ messages: user([{ ...document, citations }]) });
+      expect(response.status).toBe(200);
+      return response.headers.get('x-townhall-warnings')?.split('; ');
+    };
+    const dropped = (member: string) => `${member}: is not sent to this model with a document`;
+    expect(await warnings({ enabled: true })).toEqual(['citations', 'context', 'title'].map(dropped));
+    expect(await warnings({ enabled: false })).toEqual(['context', 'title'].map(dropped));
+  });
+
   const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'iVBORw0KGgo=' } };
   test.each<[string, object, number, string, string]>([
     ['an image', { messages: user([image]) }, 422, 'unsupported_by_model', 'messages[0].content[0]'],

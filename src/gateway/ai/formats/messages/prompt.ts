@@ -1,5 +1,6 @@
 // Converts the system prompt and the messages of Anthropic's format to a prompt of the hub.
 import type { MessageRequest } from '../../../../contract/gateway/types.gen.ts';
+import { asRecord } from '../../../../kernel/json-value.ts';
 import type {
   Prompt,
   ProviderOptions,
@@ -105,6 +106,7 @@ function toFilePart(block: JsonObject, path: string, context: ReadContext): User
   const title = block['title'];
   const filename = typeof title === 'string' && !isImage ? { filename: title } : {};
   const mark = cacheMark(block, { ...context, path });
+  addDocumentHints(block, type, context);
   if (type === 'text' && !isImage)
     return { type: 'text', text: readString(source['data'], `${path}.source.data`), ...mark };
   if (type === 'content' && !isImage)
@@ -126,6 +128,19 @@ function toFilePart(block: JsonObject, path: string, context: ReadContext): User
       'This model cannot read files that are stored at another provider; send the source as base64.',
     );
   throw invalidMember(`${path}.source.type`, 'must be base64, url, text or content');
+}
+
+/** Warns of the members of a document that its text or file does not carry. */
+function addDocumentHints(block: JsonObject, sourceType: string, { hints }: ReadContext): void {
+  const isText = sourceType === 'text' || sourceType === 'content';
+  const dropped = {
+    citations: asRecord(block['citations'])['enabled'] === true,
+    context: typeof block['context'] === 'string',
+    // The title of a file becomes its name.
+    title: typeof block['title'] === 'string' && isText,
+  };
+  for (const [member, isDropped] of Object.entries(dropped))
+    if (isDropped) hints.add(member, 'is not sent to this model with a document');
 }
 
 function toToolResult(block: JsonObject, path: string, context: ReadContext): ToolPart {
