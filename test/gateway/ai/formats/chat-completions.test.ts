@@ -1,6 +1,8 @@
 // Chat completions on local models, with raw requests and OpenAI's client.
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { serializeChunks } from '../../../../src/gateway/ai/formats/chat-completions/answer.ts';
+import { type StreamPart, unknownUsage } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { chunkOf, errorOf, eventsOf, startAi, type World } from '../world.ts';
 
 const user = (content: unknown) => [{ role: 'user', content }];
@@ -257,4 +259,23 @@ describe('a request of ai.createChatCompletion', () => {
         .chat.completions.create({ model: 'acme/none', messages: [{ role: 'user', content: 'x' }] }),
     ).rejects.toMatchObject({ status: 404, code: 'model_not_found' });
   });
+});
+
+test('a tool input whose call never began is not added to another call', async () => {
+  async function* parts(): AsyncGenerator<StreamPart> {
+    yield { type: 'tool-input-start', id: 'a', toolName: 'look' };
+    yield { type: 'tool-input-delta', id: 'a', delta: '{}' };
+    yield { type: 'tool-input-delta', id: 'b', delta: '{"x":1}' };
+    yield { type: 'finish', finishReason: { unified: 'tool-calls', raw: undefined }, usage: unknownUsage() };
+  }
+  const texts: string[] = [];
+  for await (const { choices } of serializeChunks(parts(), {
+    modelId: 'acme/ok',
+    completionId: 'chatcmpl-1',
+    createdSeconds: 0,
+    includeUsage: false,
+    onWarnings: () => {},
+  }))
+    for (const { function: call } of choices[0]?.delta.tool_calls ?? []) texts.push(call?.arguments ?? '');
+  expect(texts.join('')).toBe('{}');
 });

@@ -158,13 +158,19 @@ class DeltaSerializer {
         const call = serializeToolCall({ toolCallId, toolName, input: '' });
         return this.#startToolCall(toolCallId, { ...call, ...extraContent(part) });
       }
-      case 'tool-input-delta':
-        return { tool_calls: [{ index: this.#indexOf(part.id), function: { arguments: part.delta } }] };
-      case 'tool-call':
+      case 'tool-input-delta': {
+        const index = this.#toolIndexes.get(part.id);
+        return index === undefined
+          ? undefined
+          : { tool_calls: [{ index, function: { arguments: part.delta } }] };
+      }
+      case 'tool-call': {
         // If the model streams its input, the deltas before this part already carried all of it.
-        return this.#toolIndexes.has(part.toolCallId)
-          ? this.#endToolCall(part)
-          : this.#startToolCall(part.toolCallId, { ...serializeToolCall(part), ...extraContent(part) });
+        const index = this.#toolIndexes.get(part.toolCallId);
+        return index === undefined
+          ? this.#startToolCall(part.toolCallId, { ...serializeToolCall(part), ...extraContent(part) })
+          : this.#endToolCall(index, part);
+      }
       default:
         return undefined;
     }
@@ -197,15 +203,11 @@ class DeltaSerializer {
   }
 
   /** The replay metadata of a call that its first delta did not carry. */
-  #endToolCall(part: Extract<StreamPart, { type: 'tool-call' }>): ChatDelta | undefined {
+  #endToolCall(index: number, part: Extract<StreamPart, { type: 'tool-call' }>): ChatDelta | undefined {
     const extraMember = extraContent(part);
     return 'extra_content' in extraMember && !this.#signedCalls.has(part.toolCallId)
-      ? { tool_calls: [{ index: this.#indexOf(part.toolCallId), ...extraMember }] }
+      ? { tool_calls: [{ index, ...extraMember }] }
       : undefined;
-  }
-
-  #indexOf(toolCallId: string): number {
-    return this.#toolIndexes.get(toolCallId) ?? 0;
   }
 }
 
