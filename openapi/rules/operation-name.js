@@ -12,7 +12,7 @@ export function operationName() {
       const report = (message, member = 'operationId') =>
         ctx.report({ message, location: ctx.location.child([member]) });
       const match = shape.exec(operationId ?? '');
-      if (match === null || operationId.split('.')[1].length < 2) {
+      if (match === null) {
         report(
           `operationId ${JSON.stringify(operationId ?? null)} is not of the shape service.verbNoun, such as bureaus.pauseBureau.`,
         );
