@@ -23,7 +23,8 @@ export function createAuthorizers(
   // Keyed by the entry object, so that a reloaded models file starts without cached tokens.
   const authorizers = new WeakMap<ProviderEntry, Authorizer>();
   return (entry) => {
-    if (entry.credentials === undefined) return adapterOfKind(entry.kind).keyHeader && apiKeyHeader(entry);
+    const { keyHeader } = adapterOfKind(entry.kind);
+    if (entry.credentials === undefined) return keyHeader && apiKeyHeader(keyHeader);
     const existing = authorizers.get(entry);
     if (existing !== undefined) return existing;
     const authorizer = authorizerOf(entry, entry.credentials, options);
@@ -32,8 +33,7 @@ export function createAuthorizers(
   };
 }
 
-function apiKeyHeader({ kind }: ProviderEntry): Authorizer {
-  const name = adapterOfKind(kind).keyHeader ?? 'authorization';
+function apiKeyHeader(name: string): Authorizer {
   return { headers: ({ apiKey = '' }) => ({ [name]: apiKey }), secrets: () => [] };
 }
 
