@@ -240,6 +240,13 @@ describe('a failure', () => {
     },
   );
 
+  test('is retryable with status 409 and a Retry-After', async () => {
+    server.script((_request, response) =>
+      sendJson(response, 409, problem('invalid_request_error', 'conflict'), { 'retry-after': '2' }),
+    );
+    expect(await failureOf(client.ai.listModels())).toMatchObject({ retryable: true, retryAfterMs: 2000 });
+  });
+
   test('follows the server’s x-should-retry', async () => {
     server.script((_request, response) =>
       sendJson(response, 502, problem('upstream_error', 'provider_credentials'), {

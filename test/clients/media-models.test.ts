@@ -73,6 +73,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
     });
     expect(warnings).toEqual([]);
     expect(images.map(({ mediaType }) => mediaType)).toEqual(['image/png', 'image/png']);
+    // The P of the PNG signature, and the last bytes of the width and the height.
     for (const { uint8Array } of images)
       expect([uint8Array[1], uint8Array[19], uint8Array[23]]).toEqual([0x50, 96, 64]);
   });
@@ -89,6 +90,7 @@ describe.each(sdks)('under $name', { timeout: 240_000 }, ({ generateImage, gener
       model: client.transcriptionModel('acme/whisper'),
       audio: audio.uint8Array,
     });
+    // The transcription that the scripted provider answers with, whatever the audio.
     expect(transcript).toMatchObject({
       text: 'Good morning.',
       language: 'en',

@@ -204,6 +204,7 @@ describe('a project that installs the packages', () => {
            return response.writeHead(404, { 'content-type': 'text/html' }).end('no');
          response.writeHead(200, { 'content-type': 'text/event-stream' });
          const usage = { inputTokens: {}, outputTokens: {} };
+         response.write(part({ type: 'text-start', id: '0' }));
          response.write(part({ type: 'text-delta', id: '0', delta: 'Hi' }));
          response.write(part({ type: 'finish', finishReason: { unified: 'stop' }, usage }));
          response.end('data: [DONE]\\n\\n');
@@ -215,14 +216,14 @@ describe('a project that installs the packages', () => {
        for await (const part of client.ai.streamText({ model: 'x', prompt: [] })) results.push(part.type);
        const { content } = await client.model('x').doGenerate({ prompt: [] });
        const statusOf = (error) => GatewayError.isInstance(error) && error.status;
-       results.push(content.length, await client.ai.listModels().catch(statusOf));
+       results.push(content[0].text, await client.ai.listModels().catch(statusOf));
        const agent = createAgentClient({ baseUrl });
        results.push(await agent.status.getHealth().catch((error) => error.name));
        console.log(JSON.stringify(results));
        server.close(() => process.exit(0));`,
       );
       const { stdout } = await run(oldNode?.file ?? '', [file], { timeout: 60_000 });
-      expect(JSON.parse(stdout)).toEqual(['text-delta', 'finish', 0, 404, 'AgentError']);
+      expect(JSON.parse(stdout)).toEqual(['text-start', 'text-delta', 'finish', 'Hi', 404, 'AgentError']);
     },
   );
 });
