@@ -33,6 +33,7 @@ function createState({ sessionId, after = 0, until }: FollowRequest): ReaderStat
   return {
     request: () => ({ sessionId, after: cursor.seq(), ...(until === undefined ? {} : { until }) }),
     after: cursor.seq,
+    // The server has no mark for the end of the stream: it closes the connection once the session is idle.
     isEnd: (error) =>
       until === 'idle' &&
       AgentError.isInstance(error) &&

@@ -19,7 +19,10 @@ export interface ReaderState {
   request(): Record<string, unknown>;
   /** Yields the new events of a connection; returns early when an event is missing. */
   read(connection: OpenedStream<SessionEvent>): AsyncGenerator<SessionEvent, void, undefined>;
-  /** Whether the stream has ended, and not only its connection. */
+  /**
+   * Whether the stream has ended, and not only its connection. `error` is the error of the connection;
+   * undefined when `read` has returned.
+   */
   isEnd(error: unknown): boolean;
   /** The position of the last delivered event, for `onRejoin`. */
   after(): number;

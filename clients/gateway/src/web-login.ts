@@ -93,7 +93,7 @@ export function createWebLogin(options: WebLoginOptions): WebLogin {
     fetch: createSessionFetch(connection.fetch, session),
   });
   // Each tab has its own pending login, even if the tabs share the token: two tabs may sign in at the
-  // same time.
+  // same time. Where there is no `sessionStorage`, the storage of the options holds it.
   const pendingLogins = (): BrowserStorage =>
     typeof sessionStorage === 'undefined' && customStorage !== undefined ? customStorage : sessionStorage;
   let returnPromise: Promise<User | null> | undefined;

@@ -14,7 +14,10 @@ import {
 export interface MemberRules {
   supported: readonly string[];
   hints: readonly string[];
-  /** Members with values that are rejected with a message of their own. */
+  /**
+   * Members that do not reach a model and have values that are rejected with a message of their own. Chat
+   * and messages list such members under `supported`.
+   */
   refusals: readonly string[];
 }
 

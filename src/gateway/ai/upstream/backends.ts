@@ -9,7 +9,10 @@ import { isSet, keysAtEndpoints, type KeyAtEndpoint } from '../catalog/provider-
 import { providerStatusOf } from './provider-error.ts';
 import { mixHashes } from './session-hash.ts';
 
-/** Why a backend cools down: the statuses 429, 401 and 402. */
+/**
+ * Why a backend cools down: the statuses 429, 401 and 402. Credentials that cannot be used count as a refused
+ * key.
+ */
 export type CoolingReason = 'rate_limited' | 'key_refused' | 'payment_required';
 
 /** One endpoint of a provider with one of its keys, or with its credentials. */

@@ -328,7 +328,7 @@ function retryDelayMs<T>(
   // Without a fallback the call waits even for a key that cools down.
   if (!isLast && pool.isShared && !pool.hasReady(0)) return undefined;
   const waitMs = delayMs(failure, retry, { settings, random });
-  // Skip a long retry delay while a fallback could answer.
+  // A delay beyond the deadline is useless, and a long one is skipped while a fallback could answer.
   const isTooLong = clock.monotonicMs() + waitMs >= endsMs || (!isLast && waitMs > settings.longestDelayMs);
   if (isTooLong) return undefined;
   const isOpen = breakerOf(backend).waitMs() > 0 && !pool.hasReadyElsewhere(backend);

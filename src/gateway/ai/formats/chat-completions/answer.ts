@@ -141,6 +141,7 @@ class DeltaSerializer {
   serialize(part: StreamPart): ChatDelta | undefined {
     switch (part.type) {
       case 'text-start':
+        // Like OpenAI, a stream of text begins with the role and an empty text.
         return this.#isFirst ? this.withRole({ content: '' }) : undefined;
       case 'text-delta':
         return this.withRole({ content: part.delta });

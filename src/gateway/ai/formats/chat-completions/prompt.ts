@@ -214,7 +214,10 @@ function toSignature(extraContent: unknown): { providerOptions?: ProviderOptions
   return { providerOptions: replay?.options ?? { google: { thoughtSignature: signature } } };
 }
 
-/** The cache mark of the last marked part, since a system message is a single string in the hub. */
+/**
+ * The cache mark of the last marked part as that of the message: the hub has the texts of a system, assistant
+ * or tool message as one, so its parts keep no marks of their own. Empty without a marked part.
+ */
 function lastCacheMark(
   message: ChatMessage,
   provider: Pick<ProviderEntry, 'kind'>,

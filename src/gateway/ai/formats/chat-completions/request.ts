@@ -62,7 +62,10 @@ export function parseResponseFormat(body: ChatCompletionRequest): ModelCall['res
   return toResponseFormat(body.response_format ?? undefined)?.responseFormat;
 }
 
-/** The members that reach a model of the hub, or that the serializer of the answer reads. */
+/**
+ * The members that reach a model of the hub, that the serializer of the answer reads, or of which
+ * `refuseUnsupported` accepts the values that request what every model does anyway (`n: 1`).
+ */
 export const supportedMembers: ReadonlySet<string> = new Set([
   'model',
   'messages',

@@ -61,7 +61,8 @@ function toPrompt(prefix: string, suffix: string): Prompt {
   ];
 }
 
-// The members that reach a model of the hub, or that the serializer of the answer reads.
+// The members that reach a model of the hub or that the serializer of the answer reads. `n` is accepted as 1,
+// and `echo` as false (`refuseEcho`).
 const supportedMembers = new Set([
   'model',
   'prompt',

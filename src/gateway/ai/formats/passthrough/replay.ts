@@ -117,6 +117,7 @@ function editsOfTurn(
     if (blockEdits.isEmpty) emptyMemberIndexes.push(index);
     else edits.push(...blockEdits.edits);
   }
+  // A turn without `content` has nothing left; without `reasoning_details` it still has its text.
   const isEmpty = emptyMemberIndexes.length > 0 && options.blocks === 'content';
   return { edits: [...edits, ...memberRemovals(bytes, object, emptyMemberIndexes)], isEmpty };
 }

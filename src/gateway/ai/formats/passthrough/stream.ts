@@ -99,6 +99,8 @@ async function readStart(
   const heartbeatDelay = createDelay(Math.min(heartbeatMs, firstContentMs));
   try {
     for (let pending = groups.next(); ; pending = groups.next()) {
+      // Before the first event only the deadline of the first byte applies (upstream/deadlines.ts): until it
+      // passes, the call can still end with a status of its own.
       const next =
         events.length === 0 ? await pending : await Promise.race([pending, heartbeatDelay.promise()]);
       if (next === undefined) {
@@ -167,6 +169,7 @@ async function* forward(
   options: ForwardOptions,
 ): AsyncGenerator<Uint8Array> {
   const { heartbeatMs, errorFrame, bill, count, rate } = options;
+  // Begins the measurement with the text so far; only a later check can throw.
   rate?.check();
   const edit = createEventEditor(options);
   const silence = new SilenceTimer(heartbeatMs);

@@ -41,6 +41,7 @@ export function toToolParts(part: CallPart, path: string, hints: DroppedHints): 
   };
   const output = outputOf(part);
   if (output !== undefined) {
+    // Like the SDK's own conversion, a result without metadata gets that of its call.
     const result: ToolResult = {
       type: 'tool-result',
       toolCallId,

@@ -34,7 +34,8 @@ export function parseScript(call: ModelCall): Script {
     delayMs: 0,
     failure: undefined,
   };
-  // After a tool result, the directives of the user message have been executed already.
+  // After a tool result, the directives of the user message and the tool choice have been executed already.
+  // Executing them again would call the tool without end.
   if (call.prompt.at(-1)?.role === 'tool') return script;
   const lines: string[] = [];
   let directives = 0;

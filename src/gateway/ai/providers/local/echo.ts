@@ -65,6 +65,7 @@ async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerat
     yield* streamText(state, 'reasoning', script.reasoning.join('\n'));
     yield* streamText(state, 'text', answer);
     yield* streamToolCalls(state);
+    // An answer with fewer pieces than `@fail-after` names fails at its end.
     if (script.failure !== undefined) throw modelFailure();
   } catch (error) {
     if (call.signal.aborted) throw error;
