@@ -10,6 +10,13 @@ const documents = ['gateway/openapi.yaml', 'agent/openapi.yaml', 'agent/openapi.
   (name) => `openapi/${name}`,
 );
 
+// The minor version after the current one, for a change that is marked as minor.
+const { version: current } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8')) as {
+  version: string;
+};
+const [major, minor] = current.split('.').map(Number);
+const next = `${major}.${(minor ?? 0) + 1}.0`;
+
 let folder: string;
 beforeEach(() => {
   folder = mkdtempSync(path.join(tmpdir(), 'townhall-new-version-'));
@@ -20,8 +27,8 @@ beforeEach(() => {
       path.join(root, `clients/${name}/package.json`),
       path.join(folder, `clients/${name}/package.json`),
     );
-  for (const name of documents) write(name, 'info:\n  title: Townhall\n  version: 0.1.0\n');
-  write('CHANGELOG.md', '# Changelog\n\n## 0.1.0\n- The first version.\n');
+  for (const name of documents) write(name, `info:\n  title: Townhall\n  version: ${current}\n`);
+  write('CHANGELOG.md', `# Changelog\n\n## ${current}\n- The last version.\n`);
 });
 afterEach(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -42,12 +49,12 @@ describe('a new version', () => {
     const { code, stderr } = await runNode(path.join(root, 'scripts/version.ts'), parameters, { cwd: root });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(read('CHANGELOG.md')).toBe(
-      `# Changelog\n\n## 0.2.0 (2026-11-28)\n- ${change}\n\n## 0.1.0\n- The first version.\n`,
+      `# Changelog\n\n## ${next} (2026-11-28)\n- ${change}\n\n## ${current}\n- The last version.\n`,
     );
-    for (const name of documents) expect(read(name)).toContain('\n  version: 0.2.0\n');
+    for (const name of documents) expect(read(name)).toContain(`\n  version: ${next}\n`);
     expect(JSON.parse(read('package.json'))).toMatchObject({
-      version: '0.2.0',
-      dependencies: { '@townhall/gateway': '0.2.0' },
+      version: next,
+      dependencies: { '@townhall/gateway': next },
     });
   });
 });
