@@ -400,6 +400,20 @@ describe('a streamed signature', () => {
   });
 });
 
+describe('the input of a function call', () => {
+  test.each([
+    ['', {}],
+    ['{"city":"Oslo"}', { city: 'Oslo' }],
+    ['["Oslo"]', { input: ['Oslo'] }],
+    ['Oslo', { input: 'Oslo' }],
+  ])('is an object, whatever the model writes: %j', (input, args) => {
+    const call = { type: 'tool-call' as const, toolCallId: 'a', toolName: 'look', input };
+    const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: false };
+    const answer = serializeAnswer({ content: [call], warnings: [], ...end }, options);
+    expect(answer.candidates?.[0]?.content?.parts?.[0]?.functionCall?.args).toEqual(args);
+  });
+});
+
 describe('a file that the model generated', () => {
   const options = { modelId: 'acme/draws', responseId: 'msg_1', includeThoughts: false };
   const file = (data: Extract<StreamPart, { type: 'file' }>['data']) => ({

@@ -1,6 +1,6 @@
 // Serializes answers of the hub in the format of Gemini's API, whole or as chunks of a stream.
 import type { GeminiAnswer, GeminiPart } from '../../../../contract/gateway/types.gen.ts';
-import { parseJsonOrUndefined } from '../../../../kernel/json-value.ts';
+import { isRecord, parseToolInput } from '../../../../kernel/json-value.ts';
 import {
   type Answer,
   type Content,
@@ -117,13 +117,14 @@ function toFilePart({ mediaType: mimeType, data: file }: Extract<Content, { type
   return { inlineData: { mimeType, data } };
 }
 
+// The format requires an object; models sometimes write another value.
 function toFunctionCall(call: Extract<Content, { type: 'tool-call' }>): GeminiPart {
-  const args = parseJsonOrUndefined(call.input);
+  const input = parseToolInput(call.input);
   return {
     functionCall: {
       id: call.toolCallId,
       name: call.toolName,
-      args: typeof args === 'object' && args !== null ? (args as Record<string, unknown>) : {},
+      args: isRecord(input) ? input : { input },
     },
     ...signatureOf(call.providerMetadata),
   };
