@@ -41,7 +41,9 @@ export function textHandlers(context: AiContext): Pick<AiHandlers, 'ai.generateT
           deadlineMs: firstByteDeadlineMs(context, false),
           check(candidate: CatalogModel) {
             requirePrice(candidate, ['input', 'output']);
-            checkPromptInputs(candidate, hub.prompt, 'messages');
+            // The system prompt is a member of its own, so `messages` is counted without it.
+            const messages = hub.prompt.filter(({ role }) => role !== 'system');
+            checkPromptInputs(candidate, messages, 'messages');
             checkLocalInput(candidate, body);
             checkAnswerFormat(candidate, hub.responseFormat, 'response_format');
           },

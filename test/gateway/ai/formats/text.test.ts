@@ -176,6 +176,17 @@ describe('an answer of ai.generateText', () => {
 });
 
 describe('a refusal of ai.generateText', () => {
+  test('counts messages without the system prompt', async () => {
+    const image = { type: 'image', media_type: 'image/png', data: 'iVBORw0KGgo=' };
+    const response = await text({
+      model: 'local/echo',
+      system: 'Be brief.',
+      messages: [{ role: 'user', content: [image] }],
+    });
+    expect(response.status).toBe(422);
+    expect(await errorOf(response)).toMatchObject({ param: 'messages[0].content[0]' });
+  });
+
   test.each<[string, object, string, string]>([
     ['neither a prompt nor messages', {}, 'prompt', 'is required, or `messages` in its place'],
     [
