@@ -39,7 +39,10 @@ async function findRun(
         ? null
         : { runId, status, reason: runReason(error), startedAt };
     } catch (error) {
-      if (!AgentError.isInstance(error) || error.code !== 'run_not_found') throw error;
+      if (!AgentError.isInstance(error) || error.status !== 404) throw error;
+      // A fork still names a removed ancestor, whose runs can no longer be read.
+      if (error.code === 'session_not_found' && owner !== sessionId) return null;
+      if (error.code !== 'run_not_found') throw error;
     }
     owner = await findParent(client, owner, signal);
   }
@@ -54,7 +57,7 @@ async function findParent(
   try {
     return (await client.sessions.get({ sessionId }, { signal })).parentSessionId;
   } catch (error) {
-    // The ancestor was removed; its messages stay in the fork.
+    // The ancestor was removed after the call above; its messages stay in the fork.
     if (AgentError.isInstance(error) && error.status === 404) return null;
     throw error;
   }

@@ -680,6 +680,27 @@ describe('console.runs', () => {
     });
   });
 
+  test('skips a run whose session was removed', async () => {
+    const key = await testConsole.logIn();
+    agent.setAnswer(({ url }) => {
+      if (url === '/api/sdk/sessions/fork') return { status: 200, body: { parentSessionId: 'removed' } };
+      if (url === '/api/sdk/sessions/fork/runs/a')
+        return { status: 200, body: run('a', '2026-11-20T09:00:00.000Z') };
+      const code = url.startsWith('/api/sdk/sessions/removed') ? 'session_not_found' : 'run_not_found';
+      return { status: 404, body: { error: { ...missingRun.error, code } } };
+    });
+    const answer = await testConsole.call('console.runs', { sessionId: 'fork', runIds: ['a', 'b'] }, key);
+    expect([answer.status, await answer.json()]).toMatchObject([200, { items: [{ runId: 'a' }] }]);
+  });
+
+  test('is 404 for a session that was removed', async () => {
+    const key = await testConsole.logIn();
+    const code = 'session_not_found';
+    agent.setAnswer(() => ({ status: 404, body: { error: { ...missingRun.error, code } } }));
+    const answer = await testConsole.call('console.runs', { sessionId: 's', runIds: ['a'] }, key);
+    expect([answer.status, await answer.json()]).toMatchObject([404, { error: { code } }]);
+  });
+
   test.each([
     {},
     { sessionId: 's' },
