@@ -26,8 +26,11 @@ export function createRefresher(load: () => Promise<void>, clock: Pick<Clock, 's
   }
 
   function startOrQueue(): Promise<void> {
+    // A queued load starts a few microtasks after the end of the running one. Check it first: a call in
+    // between would start a second load beside it.
+    if (queuedRefresh !== undefined) return queuedRefresh;
     if (currentRefresh === undefined) return start();
-    queuedRefresh ??= currentRefresh
+    queuedRefresh = currentRefresh
       .catch(() => undefined)
       .then(() => {
         queuedRefresh = undefined;
