@@ -25,14 +25,16 @@ export function createPasswordCheck({
 }): CheckPassword {
   const unknownAdminDigest = dummyDigest(rounds);
 
-  async function check({ adminId }: LoginSource, password: string): Promise<string | null> {
+  async function check(source: LoginSource, password: string): Promise<string | null> {
+    const { adminId } = source;
     const storedDigest = await store.findPasswordDigest(adminId);
     const result = await checkPassword(password, storedDigest ?? unknownAdminDigest);
     if (storedDigest === null || !result.matches) return null;
     if (result.rounds >= rounds) return storedDigest;
     const newDigest = await digestPassword(password, rounds);
-    await store.changePasswordDigest(adminId, storedDigest, newDigest);
-    return newDigest;
+    if (await store.changePasswordDigest(adminId, storedDigest, newDigest)) return newDigest;
+    // A concurrent login or a reset has replaced the digest, so check the password against the new one.
+    return check(source, password);
   }
 
   return async (source, password) => {

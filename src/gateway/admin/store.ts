@@ -40,8 +40,8 @@ export interface AdminStore extends AttemptCounterStore, MachineStore {
    */
   replaceAndRevokeSessions(adminId: string, passwordDigest: string, writeAudit: AuditWrite): Promise<void>;
   findPasswordDigest(adminId: string): Promise<string | null>;
-  /** Replaces the digest if it still is `from`. */
-  changePasswordDigest(adminId: string, from: string, to: string): Promise<void>;
+  /** Replaces the digest if it still is `from`. Returns whether it was replaced. */
+  changePasswordDigest(adminId: string, from: string, to: string): Promise<boolean>;
   /**
    * Opens a session and takes back the attempt counted for it. Null when the stored digest is no longer
    * `passwordDigest`, so that a login cannot outlive a concurrent reset.
@@ -109,9 +109,10 @@ function administratorStore(
       return row?.passwordDigest ?? null;
     },
     async changePasswordDigest(adminId, from, to) {
-      await sql`
+      const rows = await sql`
         update gateway.admin_administrators set password_digest = ${to}, updated_at = gateway.townhall_now()
-        where admin_id = ${adminId} and password_digest = ${from}`;
+        where admin_id = ${adminId} and password_digest = ${from} returning 1`;
+      return rows.length > 0;
     },
   };
 }

@@ -2,6 +2,9 @@
 // caller without access to the mailbox whether an address has an account (user enumeration).
 import { hash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { accountsStore } from '../../../src/gateway/accounts/core/store.ts';
+import { createPasswords } from '../../../src/gateway/accounts/providers/passwords.ts';
+import { createConcurrencyLimit } from '../../../src/kernel/secrets/concurrency-limit.ts';
 import { waitForBlockedStatement } from '../../support/locks.ts';
 import { startMailbox, type Mailbox } from './mailbox.ts';
 import { findSecrets } from '../stored-text.ts';
@@ -467,4 +470,22 @@ test('the database and the log contain no password, code or verification id', as
   expect(storedText).not.toContain('CANARY');
   // Eight digits may occur by chance within a digest or a time, but not as a whole word.
   expect(storedText).not.toMatch(new RegExp(`(?<![0-9a-f])${code}(?![0-9a-f])`));
+});
+
+test('concurrent logins succeed while one of them replaces a digest with too few rounds', async () => {
+  const email = await registerAccount();
+  const store = accountsStore(world.database, world.bureaus);
+  const passwords = createPasswords({
+    store,
+    attemptLimits: { count: async () => {}, recordSuccess: async () => {} },
+    concurrencyLimit: createConcurrencyLimit({ running: 2, waiting: 0 }),
+    // More than those of the stored digest.
+    rounds: 700_000,
+  });
+  const source = { bureauId: 'local', email, remoteAddress: '127.0.0.1' };
+  const accounts = await Promise.all([passwords.check(source, password), passwords.check(source, password)]);
+  const storedDigest = (await store.findEmailAccount('local', email))?.passwordDigest;
+  expect(storedDigest).toMatch(/i=700000\$/);
+  // A login finishes only with the digest that is stored.
+  expect(accounts.map((account) => account?.passwordDigest)).toEqual([storedDigest, storedDigest]);
 });

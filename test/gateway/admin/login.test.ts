@@ -99,6 +99,11 @@ describe('admin.login', () => {
       expect(await strongerLogin()).toBe(200);
       expect(await readDigest(strongerWorld)).toMatch(/^\$pbkdf2-sha256\$i=700000\$/);
       expect(await strongerLogin()).toBe(200);
+
+      // Only one of two concurrent logins can replace the digest.
+      await strongerWorld.database.sql`
+        update gateway.admin_administrators set password_digest = ${olderDigest}`;
+      expect(await Promise.all([strongerLogin(), strongerLogin()])).toEqual([200, 200]);
     } finally {
       await strongerWorld.close();
     }

@@ -38,6 +38,22 @@ export function createPasswords({
 }): Passwords {
   const unknownAccountDigest = dummyDigest(rounds);
 
+  async function verify(
+    source: AttemptSource,
+    password: string,
+  ): Promise<{ userId: string; passwordDigest: string } | null> {
+    const account = await store.findEmailAccount(source.bureauId, source.email);
+    const storedDigest = account?.passwordDigest ?? null;
+    const result = await checkPassword(password, storedDigest ?? unknownAccountDigest);
+    if (!account || storedDigest === null || !result.matches) return null;
+    const { userId } = account;
+    if (result.rounds >= rounds) return { userId, passwordDigest: storedDigest };
+    const passwordDigest = await digestPassword(password, rounds);
+    if (await store.changePassword(userId, storedDigest, passwordDigest)) return { userId, passwordDigest };
+    // A concurrent login or password change has replaced the digest, so check the password against the new one.
+    return verify(source, password);
+  }
+
   return {
     requireAcceptable(password, param, email) {
       const message = passwordError(password, email === null ? [] : [email, ...email.split('@')]);
@@ -57,17 +73,9 @@ export function createPasswords({
       runQueued(concurrencyLimit, async (waitForTurn) => {
         await attemptLimits.count('passwords', source);
         await waitForTurn();
-        const account = await store.findEmailAccount(source.bureauId, source.email);
-        const storedDigest = account?.passwordDigest ?? null;
-        const result = await checkPassword(password, storedDigest ?? unknownAccountDigest);
-        if (!account || storedDigest === null || !result.matches) return null;
-        let passwordDigest = storedDigest;
-        if (result.rounds < rounds) {
-          passwordDigest = await digestPassword(password, rounds);
-          await store.changePassword(account.userId, storedDigest, passwordDigest);
-        }
-        await attemptLimits.recordSuccess('passwords', source);
-        return { userId: account.userId, passwordDigest };
+        const account = await verify(source, password);
+        if (account !== null) await attemptLimits.recordSuccess('passwords', source);
+        return account;
       }),
   };
 }
