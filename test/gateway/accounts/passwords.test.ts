@@ -380,8 +380,14 @@ describe('a password reset', () => {
   test('does not spend the code on an unacceptable password', async () => {
     const email = await registerAccount();
     const reset = await createReset(email);
-    const refusal = await post('password/reset', { ...reset, password: 'short' });
-    expect([refusal.status, refusal.body.error.param]).toEqual([400, 'password']);
+    for (const unacceptable of ['short', email]) {
+      const refusal = await post('password/reset', { ...reset, password: unacceptable });
+      expect([unacceptable, refusal.status, refusal.body.error.param]).toEqual([
+        unacceptable,
+        400,
+        'password',
+      ]);
+    }
     expect((await post('password/reset', { ...reset, password: newPassword })).status).toBe(200);
   });
 

@@ -43,12 +43,14 @@ export interface EmailVerification {
   sendCode(bureau: Bureau, mail: { to: string; code: string; purpose: string }): Promise<void>;
   /**
    * Checks the code, deletes the verification and returns its content. Throws 401 for a wrong code, and
-   * 429 after too many wrong codes.
+   * 429 after too many wrong codes. `validate` is called with the content once the code is right; an error
+   * that it throws keeps the verification for another attempt.
    */
   prove<T extends PendingVerification>(
     purpose: VerificationPurpose,
     body: { verification_id: string; code: string },
     remoteAddress: string,
+    validate?: (content: T) => void,
   ): Promise<T>;
 }
 
@@ -96,6 +98,7 @@ export function createEmailVerification({
       purpose: VerificationPurpose,
       { verification_id: secret, code: input }: { verification_id: string; code: string },
       remoteAddress: string,
+      validate: (content: T) => void = () => {},
     ) {
       const token = await useOneTimeTokenAttempt<T>(oneTimeTokens, purpose, secret);
       if (!token) throw wrongCode();
@@ -104,6 +107,7 @@ export function createEmailVerification({
       await attemptLimits.count('wrongCodes', source);
       if (!matchesCode(input, code)) throw wrongCode();
       await attemptLimits.recordSuccess('wrongCodes', source);
+      validate(token.content);
       // Only one of several concurrent requests with the right code continues.
       if (!(await consumeOneTimeToken(oneTimeTokens, purpose, secret))) throw wrongCode();
       await requireActiveBureau(bureauId);

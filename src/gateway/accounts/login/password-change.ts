@@ -70,11 +70,15 @@ async function requestReset(
 async function resetPassword(options: PasswordChangeOptions, call: ResetCall) {
   const { store, passwords, verification, attemptLimits } = options;
   const { body, remoteAddress } = call;
-  passwords.requireAcceptable(body.password, 'password', null);
+  const requireAcceptable = (email: string | null) =>
+    passwords.requireAcceptable(body.password, 'password', email);
+  // First without the address, which only the verification names, so that most errors use up no attempt.
+  requireAcceptable(null);
   const { userId, bureauId, email } = await verification.prove<PasswordReset>(
     'password_reset',
     body,
     remoteAddress,
+    (reset) => requireAcceptable(reset.email),
   );
   if (userId === null) throw new Error('A code matched a password reset without a user.');
   const passwordDigest = await passwords.digest(body.password);
