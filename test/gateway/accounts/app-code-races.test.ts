@@ -1,5 +1,5 @@
-// Logins whose result is read, and API keys that are created, while an administrator revokes the user's tokens
-// or the user resets the password. These races need PostgreSQL: the embedded engine runs only one transaction at a time.
+// Logins whose result is read, and API keys that are created, while an administrator revokes the user's tokens,
+// removes the user, or the user resets the password. These races need PostgreSQL: the embedded engine runs only one transaction at a time.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { id } from '../../../src/kernel/ids.ts';
@@ -106,4 +106,47 @@ test('the creation of an API key does not deadlock with a password reset', async
     return { creation };
   });
   expect((await creation).status).toBe(401);
+});
+
+test('a login that is finished while its result is read stays pending for that read', async () => {
+  const { loginId, digest, userId } = await createCode();
+  const { sql } = world.database;
+  const readResult = () => world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
+  await sql`update gateway.accounts_login_attempts set state = 'pending', user_id = null where digest = ${digest}`;
+  const { reading } = await world.database.tx(async (tx) => {
+    // Lock the attempt, then finish it, as the person's browser does.
+    await tx`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
+    const reading = readResult();
+    await waitForBlockedStatement(sql);
+    await tx`
+      update gateway.accounts_login_attempts set state = 'done', user_id = ${userId} where digest = ${digest}`;
+    return { reading };
+  });
+  // The read has not locked the user, so it could deadlock if it stored a token now.
+  expect((await reading).body.status).toBe('pending');
+  expect((await readResult()).body.status).toBe('done');
+});
+
+test('the poll of a device login does not deadlock with the removal of its user', async () => {
+  const { loginId, userId } = await createCode();
+  const { body: result } = await world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
+  const start = await world.call('POST', '/v1/accounts/device/start', {
+    body: { bureau_id: 'local', name: 'a program' },
+  });
+  const { device_code: deviceCode, user_code: userCode } = JSON.parse(start.text) as Record<string, string>;
+  const decision = await world.call('POST', '/v1/accounts/device/decide', {
+    token: result.user_token,
+    body: { user_code: userCode, decision: 'confirm' },
+  });
+  expect(decision.status).toBe(200);
+  const { polling } = await world.database.tx(async (tx) => {
+    // Lock the user, then delete the tokens, as a removal does.
+    await tx`select 1 from gateway.accounts_users where user_id = ${userId} for update`;
+    const polling = world.call('POST', '/v1/accounts/device/result', { body: { device_code: deviceCode } });
+    await waitForBlockedStatement(world.database.sql);
+    await tx`delete from gateway.accounts_tokens where user_id = ${userId}`;
+    return { polling };
+  });
+  // The deletion of the token that confirmed has deleted the login.
+  expect((await polling).status).toBe(404);
 });

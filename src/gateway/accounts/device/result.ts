@@ -51,6 +51,10 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
   const digest = tokenDigest(deviceCode);
   const outcome = await store.tx(async (queries, tx): Promise<Outcome> => {
     const logins = deviceLogins.withSql(tx);
+    // Lock the user and the token before the login, as the removal of a user does, whose deletion of tokens
+    // also deletes logins: the opposite order could deadlock with it.
+    const decidedBy = await logins.findDecider(digest);
+    const creator = decidedBy === null ? null : await lockCreator(queries, decidedBy);
     const login = await logins.lock(digest);
     if (login === null) return { state: 'unknown' };
     options.refuseUnlessActive(login.bureauState);
@@ -61,11 +65,11 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
       await logins.recordPoll(digest, intervalSeconds);
       return { state: 'too soon', intervalSeconds };
     }
-    if (login.state === 'pending') {
+    // A login that was confirmed after `findDecider` is pending too: the next poll locks its token.
+    if (login.state === 'pending' || login.decidedBy !== decidedBy) {
       await logins.recordPoll(digest, login.intervalSeconds);
       return { state: 'pending', intervalSeconds: login.intervalSeconds };
     }
-    const creator = await lockCreator(queries, login);
     await logins.setState(digest, creator === null ? 'denied' : 'spent');
     if (creator === null) return { state: 'denied' };
     const credential = await createCredential(options, { queries, tx, login, creator });
@@ -81,8 +85,8 @@ export async function pollDeviceLogin(options: ResultOptions, deviceCode: string
  * Locks the token that confirmed the login. Null when the token or its user is no longer valid: the login
  * then counts as denied, as it cannot be confirmed a second time.
  */
-async function lockCreator(queries: AccountsQueries, { decidedBy }: DeviceLogin): Promise<Token | null> {
-  const creator = decidedBy === null ? null : await queries.lockLiveToken(decidedBy);
+async function lockCreator(queries: AccountsQueries, tokenId: string): Promise<Token | null> {
+  const creator = await queries.lockLiveToken(tokenId);
   // `accounts.decideDeviceLogin` refuses API keys, so a key never gets here. If one did, it could create
   // tokens without its own limits.
   if (creator === null || creator.kind === 'key') return null;

@@ -50,6 +50,8 @@ export interface DeviceLoginQueries {
    * inserts can exceed `maxPending` by their number, as the count and the insert are two statements.
    */
   insert(login: NewDeviceLogin, maxPending: number): Promise<'stored' | 'busy' | 'taken'>;
+  /** The token that confirmed or denied the login; null while it is pending or unknown. Takes no lock. */
+  findDecider(digest: Buffer): Promise<string | null>;
   /** Locks the login until the transaction ends. */
   lock(digest: Buffer): Promise<DeviceLogin | null>;
   recordPoll(digest: Buffer, intervalSeconds: number): Promise<void>;
@@ -82,7 +84,7 @@ function createQueries(sql: Sql, bureaus: BureauColumns): DeviceLoginQueries {
 function programQueries(
   sql: Sql,
   bureaus: BureauColumns,
-): Pick<DeviceLoginQueries, 'insert' | 'lock' | 'recordPoll' | 'setState' | 'deleteExpired'> {
+): Pick<DeviceLoginQueries, 'insert' | 'findDecider' | 'lock' | 'recordPoll' | 'setState' | 'deleteExpired'> {
   return {
     async insert(login, maxPending) {
       const [count] = await sql<{ pending: number }[]>`
@@ -98,6 +100,11 @@ function programQueries(
           gateway.townhall_now() + make_interval(secs => ${login.ttlSeconds}))
         on conflict (user_code_digest) do nothing returning 1`;
       return rows.length > 0 ? 'stored' : 'taken';
+    },
+    async findDecider(digest) {
+      const [row] = await sql<{ decidedBy: string | null }[]>`
+        select maker_id as "decidedBy" from gateway.accounts_device_logins where digest = ${digest}`;
+      return row?.decidedBy ?? null;
     },
     async lock(digest) {
       const [row] = await sql<DeviceLogin[]>`

@@ -51,7 +51,8 @@ export function createResultReader({
     const attempt = requireAttempt(await attempts.lock(digest, times.rereadSeconds));
     refuseUnlessActive(attempt.bureauState);
     if (attempt.isExpired && !attempt.wasRead) return { status: 'expired' };
-    if (attempt.state === 'pending') return { status: 'pending' };
+    // An attempt that was finished after `find` is pending too: the next read locks its user.
+    if (attempt.state === 'pending' || attempt.userId !== userId) return { status: 'pending' };
     if (attempt.state === 'failed' || attempt.userId === null)
       return { status: 'failed', error: attempt.error };
     if (!isProven(attempt, proof)) return 'unproven';
