@@ -108,7 +108,7 @@ export async function env(options: EnvOptions): Promise<Env> {
     },
     handlers: envHandlers({
       snapshot,
-      writer: createWriter({ store, vault, audit, changes, snapshot, refresh }),
+      writer: createWriter({ store, vault, audit, changes, refresh }),
       recordReveal: (entry) => store.tx((tx) => audit.record(tx, entry)),
       declarations,
       isSecret,

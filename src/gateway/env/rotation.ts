@@ -133,7 +133,8 @@ function kidOrNull(sealed: string): string | null {
   }
 }
 
-function openOrNull(vault: Vault, { key, version, sealed }: StoredVariable): string | null {
+/** The value of a stored variable; null when it cannot be decrypted. */
+export function openOrNull(vault: Vault, { key, version, sealed }: StoredVariable): string | null {
   try {
     return vault.open({ table: variablesTable, key, version }, sealed);
   } catch (error) {

@@ -31,8 +31,8 @@ export interface EnvStore {
   replaceCanary(tx: Tx, sealed: string): Promise<void>;
   /** Versions that are unique over all writes. */
   newVersions(tx: Tx, count: number): Promise<number[]>;
-  /** All variables, locked until the transaction ends. */
-  listForUpdate(tx: Tx): Promise<StoredVariable[]>;
+  /** The stored variables, or those of the keys, locked until the transaction ends. */
+  listForUpdate(tx: Tx, keys?: readonly string[]): Promise<StoredVariable[]>;
   /** Returns the time of the write. Throws for an empty list. */
   upsert(tx: Tx, variables: readonly SealedVariable[]): Promise<Date>;
   /** Replaces sealed values and versions, and keeps the times of the last writes. */
@@ -97,14 +97,15 @@ function variableQueries(
         select nextval('gateway.env_versions') as version from generate_series(1, ${count}::int)`;
       return rows.map(({ version }) => Number(version));
     },
-    async listForUpdate(tx) {
+    async listForUpdate(tx, keys) {
       const rows = await tx<Row[]>`
         select key, sealed, version, updated_at as "updatedAt" from gateway.env_variables
-        order by key for update`;
+        ${keys === undefined ? tx`` : tx`where key = any(${[...keys]}::text[])`}
+        order by key collate "C" for update`;
       return rows.map(fromRow);
     },
     async upsert(tx, variables) {
-      // Sort by key, so that two imports with common keys cannot deadlock.
+      // Sort by key, as `listForUpdate` does, so that two imports with common keys cannot deadlock.
       const rows = [...variables].sort((a, b) => (a.key < b.key ? -1 : 1));
       const [row] = await tx<{ updatedAt: Date }[]>`
         insert into gateway.env_variables (key, sealed, version)

@@ -5,7 +5,7 @@ import { Problem } from '../../kernel/problem.ts';
 import { keyIdOf, type Vault } from '../../kernel/secrets/vault.ts';
 import type { AuditEntry } from '../audit/index.ts';
 import type { Origin } from '../identity.ts';
-import type { EnvSnapshot } from './snapshot.ts';
+import { openOrNull } from './rotation.ts';
 import { variablesTable, type EnvStore, type SealedVariable } from './store.ts';
 
 /** The fingerprints of a value before and after a write; null for no value. The audit log has no values. */
@@ -32,22 +32,24 @@ export function createWriter({
   vault,
   audit,
   changes,
-  snapshot,
   refresh,
 }: {
   store: EnvStore;
   vault: Vault;
   audit: { record(tx: Tx, entry: AuditEntry): Promise<void> };
   changes: { bump(tx: Tx): Promise<void> };
-  snapshot: Pick<EnvSnapshot, 'entry'>;
   refresh: () => Promise<void>;
 }): EnvWriter {
-  function changeOf(key: string, value: string | null): ValueChange {
-    const oldValue = snapshot.entry(key)?.value ?? null;
-    return {
-      before: oldValue === null ? null : vault.fingerprint(oldValue),
-      after: value === null ? null : vault.fingerprint(value),
-    };
+  const fingerprintOf = (value: string | null): string | null =>
+    value === null ? null : vault.fingerprint(value);
+
+  /**
+   * The fingerprints of the stored values by key; null for a value that cannot be decrypted. Read from the
+   * database, since another replica may have written a value that the snapshot does not have yet.
+   */
+  async function readFingerprints(tx: Tx, keys: readonly string[]): Promise<Map<string, string | null>> {
+    const rows = await store.listForUpdate(tx, keys);
+    return new Map(rows.map((row) => [row.key, fingerprintOf(openOrNull(vault, row))]));
   }
 
   async function seal(tx: Tx, variables: ReadonlyMap<string, string>): Promise<SealedVariable[]> {
@@ -63,8 +65,13 @@ export function createWriter({
   return {
     async write(variables, toAuditEntry) {
       const updatedAt = await store.tx(async (tx) => {
-        const writtenAt = await store.upsert(tx, await seal(tx, variables));
-        const valueChanges = [...variables].map(([key, value]) => [key, changeOf(key, value)] as const);
+        const sealedVariables = await seal(tx, variables);
+        const oldFingerprints = await readFingerprints(tx, [...variables.keys()]);
+        const writtenAt = await store.upsert(tx, sealedVariables);
+        const valueChanges = [...variables].map(
+          ([key, value]) =>
+            [key, { before: oldFingerprints.get(key) ?? null, after: fingerprintOf(value) }] as const,
+        );
         await audit.record(tx, toAuditEntry(Object.fromEntries(valueChanges)));
         await changes.bump(tx);
         return writtenAt;
@@ -74,8 +81,9 @@ export function createWriter({
     },
     async remove(key, toAuditEntry) {
       const isRemoved = await store.tx(async (tx) => {
+        const before = (await readFingerprints(tx, [key])).get(key) ?? null;
         if (!(await store.remove(tx, key))) return false;
-        await audit.record(tx, toAuditEntry(changeOf(key, null)));
+        await audit.record(tx, toAuditEntry({ before, after: null }));
         await changes.bump(tx);
         return true;
       });

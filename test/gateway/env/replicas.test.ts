@@ -47,4 +47,17 @@ describe('two gateways on one database', () => {
     await expect(call).resolves.toMatchObject({ role: 'assistant' });
     await until(async () => !(await hasModel(otherWorld)), 'the model is gone');
   });
+
+  test('a write names the value of the other gateway as the one before it', async () => {
+    // The second write comes before the other gateway's poll for changes.
+    await firstWorld.admin.env.upsertVariable({ key: 'SHARED', value: 'CANARY-first' });
+    await otherWorld.admin.env.upsertVariable({ key: 'SHARED', value: 'CANARY-second' });
+    await firstWorld.admin.env.removeVariable({ key: 'SHARED' });
+    const rows = await firstWorld.sql<{ diff: { before: string | null; after: string | null } }[]>`
+      select diff from gateway.audit_entries where target_id = 'SHARED' order by entry_id`;
+    const [first, second, removal] = rows.map(({ diff }) => diff);
+    expect(first).toEqual({ before: null, after: expect.any(String) });
+    expect(second).toEqual({ before: first?.after, after: expect.any(String) });
+    expect(removal).toEqual({ before: second?.after, after: null });
+  });
 });
