@@ -97,8 +97,10 @@ export function createSnapshot(options: SnapshotOptions): EnvSnapshot {
           return [key, { ...entry, release: value === null ? () => {} : redact(options, key, value) }];
         }),
       );
-      for (const release of processReleases.values()) release();
-      processReleases.clear();
+      for (const [key, release] of processReleases) {
+        release();
+        processReleases.set(key, redact(options, key, environment[key] ?? ''));
+      }
     },
     close: () => refresher.close(),
   };

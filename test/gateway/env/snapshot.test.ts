@@ -86,6 +86,14 @@ describe('the environment in memory', () => {
     await snapshot.close();
   });
 
+  test('keeps secrets of the process redacted when the declarations are reviewed', async () => {
+    const { redactor, snapshot } = createTestSnapshot();
+    snapshot.get('FROM_PROCESS');
+    snapshot.reviewSecrets();
+    expect(redactor.hide('process value')).toBe('[redacted]');
+    await snapshot.close();
+  });
+
   test('does not replace an unreadable value by the value of the process', async () => {
     const { database, snapshot } = createTestSnapshot();
     database.rows = [{ ...row('BOTH', 'stored'), version: 999_999 }];
