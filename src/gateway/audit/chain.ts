@@ -59,7 +59,7 @@ export async function deleteOldDays(store: AuditStore, days: number, log: Log): 
     if (!(await store.lockChain(tx))) return 0;
     const lastOldBatch = await store.findLastBatchOlderThan(tx, days);
     if (lastOldBatch === null) return 0;
-    // Keep the last batch, whatever its age: the chain continues from its hash.
+    // While all batches are old, delete none: the chain continues from the hash of the last one.
     const lastBatch = await store.findLastBatch(tx);
     if (lastBatch === null || lastBatch.batch <= lastOldBatch) return 0;
     const entries = await store.deleteThrough(tx, lastOldBatch);

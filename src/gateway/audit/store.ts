@@ -72,6 +72,8 @@ export interface AuditStore {
   dequeuePending(tx: Tx, limit: number): Promise<{ entryId: string; entry: EntryText }[]>;
   findLastBatch(sql?: Sql): Promise<Batch | null>;
   insertBatch(tx: Tx, batch: Batch, links: readonly { entryId: string; digest: Buffer }[]): Promise<void>;
+  /** The number of the oldest batch; null for an empty chain. */
+  findFirstBatch(): Promise<bigint | null>;
   listBatchesAfter(batch: bigint, limit: number): Promise<Batch[]>;
   listLinkedEntries(batch: bigint): Promise<LinkedEntry[]>;
   /** IDs of entries that are neither in the chain nor pending. */
@@ -195,8 +197,16 @@ function chainQueries(sql: Sql): Pick<AuditStore, 'lockChain' | 'findLastBatch' 
 
 function verificationQueries(
   sql: Sql,
-): Pick<AuditStore, 'listBatchesAfter' | 'listLinkedEntries' | 'listUnlinkedEntries' | 'hasRetentionEntry'> {
+): Pick<
+  AuditStore,
+  'findFirstBatch' | 'listBatchesAfter' | 'listLinkedEntries' | 'listUnlinkedEntries' | 'hasRetentionEntry'
+> {
   return {
+    async findFirstBatch() {
+      const [row] = await sql<{ batch: bigint | null }[]>`
+        select min(batch) as batch from gateway.audit_batches`;
+      return row?.batch ?? null;
+    },
     async listBatchesAfter(batch, limit) {
       const rows = await sql<Batch[]>`
         select batch, previous, hash, entries from gateway.audit_batches

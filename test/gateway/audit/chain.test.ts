@@ -9,6 +9,7 @@ import {
   entryDigest,
   genesisHash,
 } from '../../../src/gateway/audit/chain.ts';
+import { verifyChain } from '../../../src/gateway/audit/verify.ts';
 import { systemOrigin } from '../../../src/gateway/identity.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
@@ -219,6 +220,22 @@ describe('deleteOldDays', () => {
     expect(remainingRows).toEqual([{ id: '6' }, { id: '7' }, { id: 'audit.dropDays' }]);
     await deleteOldDays(store(), 400, silentLog);
     expect(await log.verify()).toMatchObject({ ok: true, entries: 3 });
+  });
+
+  test('does not make a concurrent verification fail', async () => {
+    await write(1, 3);
+    await write(4, 5);
+    await age(1, 402);
+    let hasDeleted = false;
+    const verdict = await verifyChain({
+      ...store(),
+      async listLinkedEntries(batch) {
+        if (!hasDeleted) await deleteOldDays(store(), 400, silentLog);
+        hasDeleted = true;
+        return store().listLinkedEntries(batch);
+      },
+    });
+    expect(verdict).toMatchObject({ ok: true, batches: 1, entries: 2, faults: [] });
   });
 
   test('keeps the last batch at any age', async () => {
