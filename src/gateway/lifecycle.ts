@@ -35,6 +35,8 @@ export function openLifecycle(
       if (lifecycle.phase === 'created') {
         await tenants.credits.start();
         tenants.usage.start();
+        // The first requests already need the limits and login origins of Bureaus.
+        await tenants.bureaus.refresh();
       }
       const address = await http.server.listen(listenAddress);
       lifecycle.url = address.url;
