@@ -48,7 +48,7 @@ export function usage({ store, log, clock, retentionDays, reportCharges }: Usage
       await pause(waitMs, { clock, signal: stop.signal });
       if (stop.signal.aborted) return;
       try {
-        while ((await store.deleteOld(retentionDays, deleteBatch)) === deleteBatch);
+        while (!stop.signal.aborted && (await store.deleteOld(retentionDays, deleteBatch)) === deleteBatch);
       } catch (error) {
         log.warn({ err: error }, 'old usage records could not be deleted');
       }

@@ -1,7 +1,10 @@
 // Usage reports of a user and of an administrator, and the deletion of old records.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { usageStore } from '../../../src/gateway/usage/index.ts';
+import { usage, usageStore } from '../../../src/gateway/usage/index.ts';
+import { nextTurn } from '../../../src/kernel/async.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { id } from '../../../src/kernel/ids.ts';
+import { silentLog } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { insertRecord, sampleTokenId, type SampleRecord } from './records.ts';
 
@@ -209,4 +212,26 @@ test('records past their retention are deleted in batches', async () => {
     await store.deleteOld(days, 3),
   ]).toEqual([3, 2, 0]);
   expect((await world.admin.usage.listRecords({ user_id: userId })).items.length).toBeGreaterThan(3);
+});
+
+test('close does not wait until all old records are deleted', async () => {
+  let batches = 0;
+  const service = usage({
+    // A table with so many old records that their deletion does not end.
+    store: {
+      ...usageStore(world.database),
+      async deleteOld(_days, limit) {
+        await nextTurn();
+        batches += 1;
+        return limit;
+      },
+    },
+    log: silentLog,
+    clock: { ...systemClock, sleep: nextTurn },
+    retentionDays: 1,
+    reportCharges: async () => {},
+  });
+  service.start();
+  await expect.poll(() => batches).toBeGreaterThan(1);
+  await service.close();
 });
