@@ -11,6 +11,8 @@ interface GithubDouble {
   emails: unknown;
   /** An error that the token endpoint answers, with status 200 as GitHub does. */
   refusal: object | undefined;
+  /** Answers the request for the user with this text instead of `user`. */
+  userText: string | undefined;
   /** The form of the last token exchange. */
   tokenForm: Record<string, string>;
   /** The code challenge of each code. */
@@ -25,6 +27,7 @@ const github: GithubDouble = {
   user: {},
   emails: [],
   refusal: undefined,
+  userText: undefined,
   tokenForm: {},
   challenges: new Map(),
 };
@@ -45,6 +48,8 @@ async function answerAsGithub(request: IncomingMessage, response: ServerResponse
   if (url.pathname === '/login/oauth/access_token') return answer(200, exchangeCode(await bodyOf(request)));
   if (request.headers.authorization !== `Bearer ${accessToken}`)
     return answer(401, { message: 'Bad credentials' });
+  if (url.pathname === '/api/user' && github.userText !== undefined)
+    return void response.writeHead(200, { 'content-type': 'text/html' }).end(github.userText);
   if (url.pathname === '/api/user') return answer(200, github.user);
   if (url.pathname === '/api/user/emails') return answer(200, github.emails);
   return answer(404, {});
@@ -76,6 +81,7 @@ beforeAll(async () => {
 });
 beforeEach(() => {
   github.refusal = undefined;
+  github.userText = undefined;
   github.user = { id: 1815, login: 'ada', name: 'Ada', avatar_url: 'https://avatars.example/1815' };
   github.emails = [
     { email: 'old@example.com', primary: false, verified: true },
@@ -167,6 +173,12 @@ describe('the login with GitHub', () => {
     const { page, body } = await logIn();
     expect([page.status, body.status]).toEqual([400, 'failed']);
     expect(await countUsers()).toBe(countBefore);
+  });
+
+  test('answers 502 when GitHub does not answer with JSON', async () => {
+    github.userText = '<p>Down for maintenance</p>';
+    const { page, body } = await logIn();
+    expect([page.status, body.status, body.error]).toEqual([502, 'failed', 'upstream_failed']);
   });
 
   test('stores and logs neither the access token nor the client secret', async () => {

@@ -146,7 +146,16 @@ async function exchangeCode(
           'upstream_failed',
           'The login provider refused to identify you.',
         );
-      return (await response.json()) as unknown;
+      try {
+        return (await response.json()) as unknown;
+      } catch (error) {
+        throw new Problem(
+          'upstream_failed',
+          'upstream_failed',
+          'The answer of the login provider cannot be read.',
+          { cause: withoutParameters(error) },
+        );
+      }
     },
   };
 }
