@@ -60,7 +60,7 @@ const logins: readonly ThirdPartyLogin[] = [
   {
     id: 'google',
     label: 'Google',
-    party: (env) => openIdParty(env, 'GOOGLE', env.get('GOOGLE_BASE_URL') ?? 'https://accounts.google.com'),
+    party: (env) => openIdParty(env, 'GOOGLE', 'https://accounts.google.com'),
     person: openIdPerson,
   },
   {
