@@ -255,6 +255,7 @@ describe('the login with a password', () => {
     ['no password', { email: 'a@example.com' }, 'input.password'],
     ['an empty password', { email: 'a@example.com', password: '' }, 'input.password'],
     ['an input that was not requested', { email: 'a@example.com', password: 'x', code: '1' }, 'input.code'],
+    ['an input with an unusual name', { email: 'a@example.com', password: 'x', 'a b': '1' }, 'input'],
   ])('refuses %s without counting it', async (_name, input, param) => {
     const { body } = await post('login/start', { provider: 'password', bureau_id: 'local' });
     for (let attempt = 0; attempt < 6; attempt += 1) {

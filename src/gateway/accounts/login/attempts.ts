@@ -286,10 +286,9 @@ function requireInputs(input: Readonly<Record<string, string>>, expected: readon
   const missingInput = expected.find(({ name, required }) => required && !input[name]);
   if (missingInput !== undefined) throw invalidMember(`input.${missingInput.name}`, 'is required');
   const unknownName = Object.keys(input).find((name) => !expected.some((entry) => entry.name === name));
-  if (unknownName !== undefined)
-    throw invalidMember(
-      // Do not repeat a long or unusual name from the request in the answer.
-      /^\w{1,64}$/.test(unknownName) ? `input.${unknownName}` : 'input.input',
-      'is not one of the requested inputs',
-    );
+  if (unknownName === undefined) return;
+  // Do not repeat a long or unusual name from the request in the answer.
+  if (!/^\w{1,64}$/.test(unknownName))
+    throw invalidMember('input', 'has a member that is not one of the requested inputs');
+  throw invalidMember(`input.${unknownName}`, 'is not one of the requested inputs');
 }
