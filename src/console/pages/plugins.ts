@@ -142,8 +142,7 @@ function actionView(plugin: string, action: PluginActionConfig): HTMLElement {
 /** Shows an error at the fields that it names, and the rest below the form. */
 function showActionError(error: unknown, form: SchemaForm, result: HTMLElement): void {
   if (error instanceof FieldError) {
-    // The form's own paths begin with the plugin and the action.
-    form.showErrors([{ path: error.path.split('.').slice(2).join('.'), message: error.message }]);
+    form.showErrors([{ path: error.path, message: error.message }]);
   } else if (error instanceof Refusal) {
     const errors = error.details.map(({ path, message }) => ({
       path: path.replace(/^payload\.?/, ''),

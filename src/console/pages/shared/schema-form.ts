@@ -7,14 +7,15 @@ export interface SchemaForm {
   /** The input without empty members. Throws a FieldError for a JSON field with invalid JSON. */
   read(): Record<string, unknown>;
   /**
-   * Replaces the shown errors, by path such as `times` or `edits[0].text`. Returns the errors whose path
-   * has no field.
+   * Replaces the shown errors, by path such as `times` or `edits[0].text`. An index counts the items of the
+   * last `read`, which leaves out empty items. Returns the errors whose path has no field.
    */
   showErrors(errors: readonly { path: string; message: string }[]): { path: string; message: string }[];
 }
 
 export class FieldError extends Error {
   override readonly name = 'FieldError';
+  /** As in `showErrors`. */
   readonly path: string;
   constructor(path: string, message: string) {
     super(message);
@@ -97,7 +98,7 @@ function objectField(schema: Schema, path: string): Field {
     ),
     read() {
       const members = fields.flatMap(([name, field]) => {
-        const value = field.read();
+        const value = readMember(field, name);
         return value === undefined ? [] : [[name, value] as const];
       });
       return members.length === 0 ? undefined : Object.fromEntries(members);
@@ -166,7 +167,7 @@ function createWidget(
   if (type === 'boolean') return booleanWidget(context);
   if (type === 'integer' || type === 'number') return numberWidget(context, type);
   if (type === 'string') return textWidget(context);
-  return jsonWidget(attributes, path, placeholder);
+  return jsonWidget(attributes, placeholder);
 }
 
 function enumWidget({ schema, isRequired, shared }: WidgetContext): Widget {
@@ -225,7 +226,7 @@ function textWidget({ schema, name, shared, placeholder }: WidgetContext): Widge
   return { control, read: () => (control.value === '' ? undefined : control.value) };
 }
 
-function jsonWidget(attributes: Record<string, unknown>, path: string, placeholder: string): Widget {
+function jsonWidget(attributes: Record<string, unknown>, placeholder: string): Widget {
   const control = h('textarea', {
     ...attributes,
     rows: 4,
@@ -240,7 +241,7 @@ function jsonWidget(attributes: Record<string, unknown>, path: string, placehold
       try {
         return JSON.parse(control.value) as unknown;
       } catch {
-        throw new FieldError(path, 'is not JSON');
+        throw new FieldError('', 'is not JSON');
       }
     },
   };
@@ -250,7 +251,7 @@ function jsonField(schema: Schema, path: string, { isRequired }: { isRequired: b
   return labelledField(
     schema,
     { name: 'payload', path, isRequired },
-    jsonWidget({ id: `field-${(lastId += 1)}`, 'data-path': path }, path, '{}'),
+    jsonWidget({ id: `field-${(lastId += 1)}`, 'data-path': path }, '{}'),
   );
 }
 
@@ -304,7 +305,8 @@ function nestedField(schema: Schema, { name, isRequired }: MemberOptions, field:
     read: () => field.read(),
     setError(path, message) {
       if (path !== '' && field.setError(path, message)) return true;
-      ownError.textContent = path === '' ? message : `${path} ${message}`;
+      const text = path === '' ? message : `${path} ${message}`;
+      ownError.textContent = ownError.hidden ? text : `${ownError.textContent ?? ''}; ${text}`;
       ownError.hidden = false;
       return true;
     },
@@ -317,6 +319,8 @@ function nestedField(schema: Schema, { name, isRequired }: MemberOptions, field:
 
 function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field {
   const items: Field[] = [];
+  /** The items of the last `read`, without those that were empty. */
+  let readItems: Field[] = [];
   const rows = h('div', { class: 'items' });
   const itemSchema = schema.items ?? {};
   function draw(): void {
@@ -353,15 +357,33 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
   return {
     element: h('div', {}, rows, button('Add item', add, { class: 'plain small' })),
     read() {
-      const values = items.map((item) => item.read()).filter((value) => value !== undefined);
+      const values: unknown[] = [];
+      readItems = [];
+      for (const item of items) {
+        readItems.push(item);
+        const value = readMember(item, `[${values.length}]`);
+        if (value === undefined) readItems.pop();
+        else values.push(value);
+      }
       return values.length === 0 && !isRequired ? undefined : values;
     },
     setError(errorPath, message) {
       const { name, rest } = splitPath(errorPath);
-      return items[Number(name)]?.setError(rest, message) ?? false;
+      return readItems[Number(name)]?.setError(rest, message) ?? false;
     },
     clear: () => items.forEach((item) => item.clear()),
   };
+}
+
+/** Reads a field of a form or list. The path of a FieldError gets the name or `[index]` of the field in front. */
+function readMember(field: Field, step: string): unknown {
+  try {
+    return field.read();
+  } catch (error) {
+    if (!(error instanceof FieldError)) throw error;
+    const separator = error.path === '' || error.path.startsWith('[') ? '' : '.';
+    throw new FieldError(`${step}${separator}${error.path}`, error.message);
+  }
 }
 
 // Splits off the first name or index: `edits[0].text` into `edits` and `[0].text`, that into `0` and `text`.

@@ -1,0 +1,110 @@
+// Parts of the console's pages, in a real browser, with scripted answers to their calls instead of an agent.
+import { join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { hasChromium, launchChromium } from '../support/chromium.ts';
+import { startConsole, type TestConsole } from '../support/console.ts';
+
+describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
+  let consoleServer: TestConsole;
+  let browser: Browser;
+  let page: Page;
+  let pageErrors: string[];
+  beforeAll(async () => {
+    const tokenFile = join(import.meta.dirname, 'no-such-file');
+    consoleServer = await startConsole({ url: 'http://127.0.0.1:1', tokenFile });
+    browser = await launchChromium();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await consoleServer?.close();
+  });
+  beforeEach(async () => {
+    pageErrors = [];
+    page = await browser.newPage();
+    page.on('pageerror', (error) => pageErrors.push(String(error)));
+    await page.goto(consoleServer.console.loginUrl());
+    await page.getByRole('link', { name: 'Sessions' }).waitFor();
+  });
+  afterEach(() => page.close());
+
+  /**
+   * Runs statements in the page, which return a value. They have `load`, which imports a module of the pages,
+   * and `answer(operation, reply)`, which replaces the answers of an operation: `reply` returns the JSON, or
+   * a promise of it, or throws for a console that does not answer.
+   */
+  const run = (statements: string): Promise<unknown> =>
+    page.evaluate(`(async () => {
+      const load = (name) => import('/' + name + '.js');
+      const replies = {};
+      const answer = (operation, reply) => { replies[operation] = reply; };
+      window.fetch = async (url, options) => {
+        const operation = String(url).replace('/call/', '').replace(/\\?.*/, '');
+        const reply = replies[operation];
+        if (reply === undefined) return new Promise(() => {});
+        const body = await reply(options);
+        if (body instanceof Response) return body;
+        return new Response(JSON.stringify(body), { status: body.error === undefined ? 200 : 400 });
+      };
+      ${statements}
+    })()`);
+
+  test('shows the errors of list items at the items that were sent', async () => {
+    const errorsOfItems = await run(`
+      const { createSchemaForm } = await load('shared/schema-form');
+      const list = { type: 'array', items: { type: 'string' } };
+      const form = createSchemaForm({ properties: { names: list } }, 'plugin.action');
+      document.body.replaceChildren(form.element);
+      const add = [...form.element.querySelectorAll('button')].at(-1);
+      for (let count = 0; count < 3; count += 1) { add.click(); await new Promise((done) => setTimeout(done)); }
+      const controls = [...form.element.querySelectorAll('input')];
+      controls[1].value = 'second';
+      controls[2].value = 'third';
+      const sent = form.read();
+      const unplaced = form.showErrors([{ path: 'names[1]', message: 'is too long' }]);
+      return { sent, unplaced, invalid: controls.map((control) => control.hasAttribute('aria-invalid')) };
+    `);
+    expect(errorsOfItems).toEqual({
+      sent: { names: ['second', 'third'] },
+      unplaced: [],
+      invalid: [false, false, true],
+    });
+  });
+
+  test('shows invalid JSON at its item after an earlier item was removed', async () => {
+    const invalid = await run(`
+      const { createSchemaForm, FieldError } = await load('shared/schema-form');
+      const list = { type: 'array', items: {} };
+      const form = createSchemaForm({ properties: { values: list } }, 'plugin.action');
+      document.body.replaceChildren(form.element);
+      const wait = () => new Promise((done) => setTimeout(done));
+      const press = async (label) => {
+        [...form.element.querySelectorAll('button')].find(({ textContent }) => textContent === label).click();
+        await wait();
+      };
+      await press('Add item');
+      await press('Add item');
+      await press('Remove');
+      const control = form.element.querySelector('textarea');
+      control.value = '{';
+      try { form.read(); } catch (error) {
+        if (!(error instanceof FieldError)) throw error;
+        form.showErrors([error]);
+      }
+      return control.hasAttribute('aria-invalid');
+    `);
+    expect(invalid).toBe(true);
+  });
+
+  test('shows all errors of one group that no field of it shows', async () => {
+    const groupError = await run(`
+      const { createSchemaForm } = await load('shared/schema-form');
+      const group = { type: 'object', properties: { a: { type: 'string' } } };
+      const form = createSchemaForm({ properties: { group } }, 'plugin.action');
+      form.showErrors([{ path: 'group.b', message: 'is not known' }, { path: 'group.c', message: 'is missing' }]);
+      return [...form.element.querySelectorAll('.fault')].find(({ hidden }) => !hidden).textContent;
+    `);
+    expect(groupError).toBe('b is not known; c is missing');
+  });
+
+});
