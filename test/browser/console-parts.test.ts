@@ -107,4 +107,49 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     expect(groupError).toBe('b is not known; c is missing');
   });
 
+  test('redraws a message that changed while it was hidden', async () => {
+    const texts = await run(`
+      const { createMessageList } = await load('conversation/message-list');
+      const log = document.createElement('div');
+      document.body.replaceChildren(log);
+      const messageOf = (index) => ({
+        id: 'm' + index, role: 'assistant', parts: [{ type: 'text', text: 'old ' + index }], runId: null,
+        metadata: {}, isOpen: false,
+      });
+      const messages = Array.from({ length: 100 }, (_, index) => messageOf(index));
+      let changed = new Set();
+      const thread = {
+        messages: () => messages, approvals: () => [], queue: () => [], remarks: () => [],
+        outcome: () => undefined, fileChanges: () => undefined,
+        takeChanged() { const ids = changed; changed = new Set(); return ids; },
+      };
+      const list = createMessageList(log, { redraw: () => list.draw(thread) });
+      list.draw(thread);
+      // One more message hides the first one.
+      messages.push(messageOf(100));
+      messages[0].parts = [{ type: 'text', text: 'new 0' }];
+      changed = new Set(['m0', 'm100']);
+      list.draw(thread);
+      const isHidden = !log.textContent.includes('old 0') && !log.textContent.includes('new 0');
+      log.querySelector('.earlier').click();
+      await new Promise((done) => setTimeout(done));
+      return { isHidden, first: log.querySelector('.message .body').textContent };
+    `);
+    expect(texts).toEqual({ isHidden: true, first: 'new 0' });
+  });
+
+  test('shows a remark of a conversation without messages', async () => {
+    const text = await run(`
+      const { createMessageList } = await load('conversation/message-list');
+      const log = document.createElement('div');
+      const thread = {
+        messages: () => [], approvals: () => [], queue: () => [], takeChanged: () => new Set(),
+        remarks: () => [{ afterMessageId: null, tone: 'bad', text: 'It could not be summarized.' }],
+      };
+      createMessageList(log, { redraw() {} }).draw(thread);
+      return log.textContent;
+    `);
+    expect(text).toContain('It could not be summarized.');
+  });
+
 });

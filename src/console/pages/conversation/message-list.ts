@@ -17,6 +17,8 @@ export function createMessageList(
   { redraw, ...actions }: MessageActions & { redraw(): void },
 ): MessageList {
   const views = new Map<string, MessageView>();
+  // Messages whose view has to be redrawn once it is visible: earlier messages may change while hidden.
+  const changedIds = new Set<string>();
   let shownThread: Thread | undefined;
   let maxMessages = firstCount;
   const showEarlier = button(
@@ -28,7 +30,7 @@ export function createMessageList(
     { class: 'plain earlier' },
   );
 
-  function viewOf(message: Message, changedIds: Set<string>): MessageView {
+  function viewOf(message: Message): MessageView {
     const existing = views.get(message.id);
     if (existing !== undefined) return existing;
     const view = createMessageView(message.role, actions);
@@ -39,20 +41,20 @@ export function createMessageList(
 
   /** Draws the changed messages and returns the elements of all, each followed by its remarks. */
   function drawMessages(thread: Thread, messages: readonly Message[]): Element[] {
-    const changedIds = thread.takeChanged();
+    for (const id of thread.takeChanged()) changedIds.add(id);
     const pendingCalls = new Set(thread.approvals().map(({ toolCallId }) => toolCallId));
     const positions = new Map(thread.queue().map(({ runId, queuePosition }) => [runId, queuePosition]));
     return messages.flatMap((message) => {
-      const view = viewOf(message, changedIds);
+      const view = viewOf(message);
       const queuePosition = message.role === 'user' ? positions.get(message.runId ?? '') : undefined;
-      if (changedIds.has(message.id))
+      if (changedIds.delete(message.id))
         view.draw(message, {
           pendingCalls,
           queuePosition: queuePosition ?? null,
           outcome: thread.outcome(message),
           fileChanges: thread.fileChanges(message),
         });
-      return [view.element, ...remarksAfter(thread, message)];
+      return [view.element, ...remarksAfter(thread, message.id)];
     });
   }
 
@@ -61,13 +63,15 @@ export function createMessageList(
       if (shownThread !== thread) {
         shownThread = thread;
         views.clear();
+        changedIds.clear();
         log.replaceChildren();
       }
       const messages = thread.messages();
       const visibleMessages = messages.slice(-maxMessages);
       const earlierCount = messages.length - visibleMessages.length;
       showEarlier.textContent = `Show ${Math.min(moreCount, earlierCount)} of ${earlierCount} earlier messages`;
-      const children = drawMessages(thread, visibleMessages);
+      // Remarks from before the first message come first.
+      const children = [...remarksAfter(thread, null), ...drawMessages(thread, visibleMessages)];
       if (messages.length === 0) children.push(h('p', { class: 'remark' }, 'No messages yet.'));
       if (earlierCount > 0) children.unshift(showEarlier);
       arrange(log, children);
@@ -75,8 +79,8 @@ export function createMessageList(
   };
 }
 
-function remarksAfter(thread: Thread, { id }: Message): HTMLElement[] {
-  const remarks = thread.remarks().filter(({ afterMessageId }) => afterMessageId === id);
+function remarksAfter(thread: Thread, messageId: string | null): HTMLElement[] {
+  const remarks = thread.remarks().filter(({ afterMessageId }) => afterMessageId === messageId);
   return remarks.map(({ text, tone }) => h('p', { class: `remark ${tone}` }, text));
 }
 

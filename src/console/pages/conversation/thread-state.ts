@@ -43,6 +43,7 @@ export interface Outcome {
 
 /** A line between messages, for example about a compaction. */
 export interface Remark {
+  /** Null for a line before the first message. */
   afterMessageId: string | null;
   tone: 'plain' | 'wait' | 'bad';
   text: string;
