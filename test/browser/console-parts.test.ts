@@ -152,4 +152,46 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     expect(text).toContain('It could not be summarized.');
   });
 
+  test('follows a session once when the agent is back while it is being read', async () => {
+    const streams = await run(`
+      const { createConversation } = await load('conversation/conversation');
+      const session = { id: 's', kind: 'sdk', status: 'idle', activeRunId: null, workspace: 'shared' };
+      const reading = Promise.withResolvers();
+      let streams = 0;
+      answer('sessions.get', () => reading.promise);
+      answer('sessions.listMessages', () => ({ items: [], nextCursor: null, seq: 0 }));
+      answer('sessions.listQueue', () => ({ items: [] }));
+      answer('sessions.listApprovals', () => ({ items: [] }));
+      answer('/events', () => { streams += 1; return new Promise(() => {}); });
+      const conversation = createConversation('s', { go() {} });
+      document.body.replaceChildren(conversation.element);
+      conversation.rejoin();
+      reading.resolve(session);
+      for (let tries = 0; streams === 0 && tries < 100; tries += 1) await new Promise((done) => setTimeout(done, 20));
+      await new Promise((done) => setTimeout(done, 200));
+      return streams;
+    `);
+    expect(streams).toBe(1);
+  });
+
+  test('reads a session again when the agent came back during a failing read', async () => {
+    const text = await run(`
+      const { createConversation } = await load('conversation/conversation');
+      const firstRead = Promise.withResolvers();
+      let reads = 0;
+      answer('sessions.get', () => {
+        reads += 1;
+        return reads === 1 ? firstRead.promise : { error: { message: 'Read again.' } };
+      });
+      const conversation = createConversation('s', { go() {} });
+      document.body.append(conversation.element);
+      conversation.rejoin();
+      firstRead.resolve({ error: { message: 'Not now.' } });
+      for (let tries = 0; reads < 2 && tries < 100; tries += 1) await new Promise((done) => setTimeout(done, 20));
+      await new Promise((done) => setTimeout(done, 100));
+      return [reads, document.querySelector('#notice').textContent];
+    `);
+    expect(text).toEqual([2, expect.stringContaining('Read again.')]);
+  });
+
 });

@@ -23,6 +23,9 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   const { scrollDown, keepAtEnd, stop: stopScrolling } = followEnd(log);
   const drawApprovals = createApprovalCards(approvals, (approval) => approvalCard(approval, { sessionId }));
   let source: SessionSource | undefined;
+  let isOpening = false;
+  /** The agent is back while the session is being read: read it again if that fails. */
+  let isRetryDue = false;
   let isClosed = false;
   const redraw = throttle(() => {
     if (source !== undefined && !isClosed) draw(source);
@@ -46,7 +49,10 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
   }
 
   async function open(): Promise<void> {
+    isOpening = true;
+    isRetryDue = false;
     fill(log, h('p', { class: 'quiet' }, 'Loading …'));
+    let failure: { error: unknown } | undefined;
     try {
       const opening = await openSession(sessionId, redraw);
       if (isClosed) return opening.close();
@@ -57,17 +63,23 @@ export function createConversation(sessionId: string, { go }: { go(hash: string)
       draw(opening);
       scrollDown();
     } catch (error) {
-      showError(error);
-      fill(log, h('p', { class: 'quiet' }, 'This session cannot be shown.'));
+      failure = { error };
     }
+    isOpening = false;
+    if (failure === undefined) return;
+    if (isRetryDue && !isClosed) return open();
+    showError(failure.error);
+    fill(log, h('p', { class: 'quiet' }, 'This session cannot be shown.'));
   }
 
   void open();
   return {
     element,
     rejoin() {
-      if (source === undefined) void open();
-      else source.rejoin();
+      if (source !== undefined) source.rejoin();
+      // A second attempt beside the first would follow the session's events twice.
+      else if (isOpening) isRetryDue = true;
+      else void open();
     },
     close() {
       isClosed = true;
