@@ -194,4 +194,32 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     expect(text).toEqual([2, expect.stringContaining('Read again.')]);
   });
 
+  test('shows why further sessions cannot be read', async () => {
+    const notice = await run(`
+      const { openSessions } = await load('sessions');
+      const session = {
+        id: 's', kind: 'sdk', title: 'A', status: 'idle', messageCount: 0, queueLength: 0, forkedFrom: null,
+        usage: { inputTokens: 0, outputTokens: 0 }, updatedAt: new Date().toISOString(),
+      };
+      let calls = 0;
+      answer('sessions.list', () => {
+        calls += 1;
+        return calls === 1
+          ? { items: Array(50).fill(session), nextCursor: 'more' }
+          : { error: { message: 'The list is not available.' } };
+      });
+      const root = document.createElement('div');
+      document.body.append(root);
+      openSessions(root, [], { go() {} });
+      const more = () => [...root.querySelectorAll('button')].find(({ textContent }) => textContent === 'Show more');
+      for (let tries = 0; more() === undefined && tries < 100; tries += 1)
+        await new Promise((done) => setTimeout(done, 20));
+      more().click();
+      await new Promise((done) => setTimeout(done, 100));
+      return document.querySelector('#notice').textContent;
+    `);
+    expect(notice).toContain('The list is not available.');
+    expect(pageErrors).toEqual([]);
+  });
+
 });

@@ -60,9 +60,9 @@ function openList(root: HTMLElement, go: (hash: string) => void): Page {
     fillWhenChanged(moreRow, hasMore, () => hasMore && button('Show more', showMore));
   }
 
-  function showMore(): Promise<void> {
+  async function showMore(): Promise<void> {
     limit += pageSize;
-    return refresh();
+    await runOrShowError(refresh);
   }
 
   kind.addEventListener('change', () => void runOrShowError(refresh));
