@@ -222,4 +222,30 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     expect(pageErrors).toEqual([]);
   });
 
+  test.each([
+    [{ chatId: null, withFile: false }, 'was not sent'],
+    [{ chatId: null, withFile: true }, 'If it appears above'],
+    [{ chatId: 'chat', withFile: false }, 'If it appears above'],
+  ])('says whether an unanswered message may have arrived: %j', async ({ chatId, withFile }, advice) => {
+    const problem = await run(`
+      const { createComposer } = await load('conversation/composer');
+      for (const operation of ['sessions.prompt', 'chat.sendMessage'])
+        answer(operation, () => { throw new TypeError('connection lost'); });
+      const options = { sessionId: 's', chatId: ${JSON.stringify(chatId)}, isAttended: true, onSent() {} };
+      const composer = createComposer(options);
+      document.body.replaceChildren(composer);
+      composer.querySelector('textarea').value = 'Read it.';
+      if (${withFile}) {
+        const transfer = new DataTransfer();
+        transfer.items.add(new File(['x'], 'x.txt'));
+        composer.querySelector('input[type=file]').files = transfer.files;
+      }
+      composer.requestSubmit();
+      const box = composer.querySelector('.problem');
+      for (let tries = 0; box.hidden && tries < 100; tries += 1) await new Promise((done) => setTimeout(done, 20));
+      return box.textContent;
+    `);
+    expect(problem).toContain(advice);
+  });
+
 });

@@ -59,8 +59,10 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     area.value = joinTexts([...unsentMessages.map(({ text }) => text), area.value]);
     attachments.set([...unsentMessages.flatMap(({ files }) => files), ...attachments.read()]);
     draft.save();
-    // Only a chat could get the message twice: other sessions accept a repeated message once, by its id.
-    showProblem(problem, error, { mayHaveArrived: chatId !== null && isUnanswered(error) });
+    // A session other than a chat accepts a repeated message once, by its id. `isSameMessage` keeps the id only
+    // of a single message without files, so any other message could arrive twice.
+    const isAcceptedOnce = chatId === null && refusedMessage?.files.length === 0;
+    showProblem(problem, error, { mayHaveArrived: !isAcceptedOnce && isUnanswered(error) });
   }
 
   area.addEventListener('input', draft.save);
