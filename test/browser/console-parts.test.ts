@@ -248,4 +248,10 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     expect(problem).toContain(advice);
   });
 
+  test('opens an address with a malformed escape', async () => {
+    await page.goto(`${consoleServer.url}/#/sessions/%E0%A4%A`);
+    await page.reload();
+    await page.getByText('All sessions').waitFor({ timeout: 20_000 });
+    expect(pageErrors).toEqual([]);
+  });
 });

@@ -37,7 +37,7 @@ function find(selector: string): HTMLElement {
 }
 
 function open(): void {
-  const [name = '', ...path] = location.hash.replace(/^#\/?/, '').split('/').map(decodeURIComponent);
+  const [name = '', ...path] = location.hash.replace(/^#\/?/, '').split('/').map(decodePart);
   const nextName = Object.hasOwn(pages, name) ? name : 'chat';
   const { title, open: openPage } = pages[nextName] as { title: string; open: OpenPage };
   page.close?.();
@@ -55,6 +55,15 @@ function open(): void {
   if (overview !== null) page.update?.(overview);
   // Moves keyboard and screen reader users to the new content.
   if (isOtherPage && document.activeElement instanceof HTMLAnchorElement) main.focus({ preventScroll: true });
+}
+
+/** The part as it is when it is malformed, such as in an address that was typed. */
+function decodePart(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function go(hash: string): void {
