@@ -2,6 +2,8 @@
 // EIO, then every write returns ENOSPC for eight seconds. strace changes the results of the system calls.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { checkLedger, makeCustomer, readBooks, speak, stopGateway, waitUntil } from '../money-world.ts';
 import { chatUntil, checkAcknowledged, type ScenarioContext } from './scenario.ts';
@@ -19,19 +21,22 @@ export async function journalErrors({ world }: ScenarioContext): Promise<void> {
   const chats = chatUntil(end.signal, { urls: [gateway.url], token, clients: 5 });
   await sleep(2_000);
 
-  const failedSync = await injectErrors(pid, ['fdatasync:error=EIO:when=1']);
+  const trace = join(world.folder, 'strace.txt');
+  const failedSync = await injectErrors(pid, ['fdatasync:error=EIO:when=1'], trace);
   await sleep(2_000);
-  await failedSync.end();
+  const failedSyncs = await failedSync.end();
+  world.check(failedSyncs > 0, `${failedSyncs} syncs failed`);
   const isServing = async (): Promise<boolean> =>
     (await isReady()) && (await speak(gateway.url, token, callCredits)).status === 200;
   world.check(await waitUntil(isServing, 15_000), 'calls succeed again after failed syncs');
 
-  const fullDisk = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC']);
+  const fullDisk = await injectErrors(pid, ['pwrite64:error=ENOSPC', 'fdatasync:error=ENOSPC'], trace);
   const isFailed = await waitUntil(async () => !(await isReady()), 8_000);
   const refusal = await speak(gateway.url, token, callCredits);
   world.check(isFailed && refusal.status === 503, `on a full disk: a call ${refusal.status}, not ready`);
   await sleep(8_000);
-  await fullDisk.end();
+  const failedWrites = await fullDisk.end();
+  world.check(failedWrites > 0, `${failedWrites} writes and syncs failed`);
   world.check(await waitUntil(isServing, 20_000), 'calls succeed again once the disk has room');
 
   end.abort();
@@ -54,11 +59,16 @@ export async function journalErrors({ world }: ScenarioContext): Promise<void> {
 }
 
 /**
- * Makes system calls fail, in the syntax of strace (`fdatasync:error=EIO`), until `end` is called.
+ * Makes system calls fail, in the syntax of strace (`fdatasync:error=EIO`), until `end` is called, which resolves
+ * with the number of calls that failed. strace writes the calls to the file `trace`.
  */
-async function injectErrors(pid: number, errors: readonly string[]): Promise<{ end(): Promise<void> }> {
+async function injectErrors(
+  pid: number,
+  errors: readonly string[],
+  trace: string,
+): Promise<{ end(): Promise<number> }> {
   const calls = errors.map((error) => error.split(':')[0]).join();
-  const options = ['-f', '-q', '-o', '/dev/null', '-p', String(pid), '-e', `trace=${calls}`];
+  const options = ['-f', '-q', '-o', trace, '-p', String(pid), '-e', `trace=${calls}`];
   for (const error of errors) options.push('-e', `inject=${error}`);
   const tracer: ChildProcess = spawn('strace', options, { stdio: 'inherit' });
   const exit = once(tracer, 'exit');
@@ -68,6 +78,8 @@ async function injectErrors(pid: number, errors: readonly string[]): Promise<{ e
     async end() {
       tracer.kill('SIGINT');
       await exit;
+      // strace marks each result that it has changed.
+      return (await readFile(trace, 'utf8')).split('(INJECTED)').length - 1;
     },
   };
 }
