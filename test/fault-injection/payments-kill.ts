@@ -148,7 +148,7 @@ async function deliverUntilStored(sale: Sale): Promise<void> {
 async function redeliverAll(): Promise<void> {
   for (const sale of sales) {
     const { outcome } = await deliver(pickGateway().url, sale, providers);
-    if (outcome !== 'duplicate') failures.push(`${sale.paymentId} was applied a second time`);
+    if (outcome !== 'duplicate') failures.push(`a second delivery of ${sale.paymentId} was ${outcome}`);
   }
 }
 

@@ -22,6 +22,9 @@ const { values } = parseArgs({
   },
 });
 const program = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+// A new connection waits for a ready gateway for five seconds.
+const connectAttempts = 100;
+const connectPauseMs = 50;
 const administrator = { admin_id: 'admin', password: 'a password for tests only' };
 
 interface Backend {
@@ -80,7 +83,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
     const backend = readyBackends[turn++ % Math.max(1, readyBackends.length)];
     if (backend === undefined) {
       if (attempts === 0) client.destroy();
-      else setTimeout(connectToReady, 50, client, attempts - 1);
+      else setTimeout(connectToReady, connectPauseMs, client, attempts - 1);
       return;
     }
     const { port, hostname } = new URL(backend.url);
@@ -101,7 +104,7 @@ async function startProxy(backends: (Backend | undefined)[]): Promise<{ url: str
   const server = createServer((client) => {
     sockets.add(client);
     client.once('close', () => sockets.delete(client));
-    connectToReady(client, 100);
+    connectToReady(client, connectAttempts);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -38,6 +38,7 @@ export async function sixtyKeys({ world }: ScenarioContext): Promise<void> {
     `60 keys, 10 credits each on 300: ${JSON.stringify(counts)}, 30 expected`,
   );
   await admin.credits.grantCredits({ user_id: userId, credits: 25, reason: 'for the storm' });
+  // A key with an even index has called the first gateway before.
   const { status } = await speak(secondGateway.url, keys[6] as string, 25);
   world.check(status === 200, `25 more credits can be spent by any key on any gateway: ${status}`);
   await stopAndCheck({ world, gateways: [firstGateway, secondGateway], userId, posted: 0n });
