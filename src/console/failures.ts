@@ -24,6 +24,7 @@ export function describeFailure(error: unknown, requestId: string): { status: nu
     return { status: 504, body: errorBody('agent_silent', error.message, requestId) };
   if (error instanceof TokenFileError)
     return { status: 502, body: errorBody('agent_refused', error.message, requestId) };
+  // The agent's client and `listRuns` throw it for malformed members.
   if (error instanceof TypeError)
     return { status: 400, body: errorBody('invalid_request', error.message, requestId) };
   if (!AgentError.isInstance(error)) throw error;
@@ -40,6 +41,7 @@ export function describeFailure(error: unknown, requestId: string): { status: nu
     };
   const { code, message, param, details } = error;
   return {
+    // An answer that the client cannot read has the agent's status, which may be that of a success.
     status: error.status < 400 ? 502 : error.status,
     body: {
       error: {

@@ -27,6 +27,7 @@ interface Turn<Message> {
   rank: number;
 }
 
+// Above the index of any message in the log.
 const activeRank = 1e9;
 
 export function orderMessages<Message extends OrderableMessage>({
