@@ -66,9 +66,9 @@ async function isRemovedUser(userId: string, { users }: Pick<ApplyEventOptions, 
 }
 
 /**
- * Whether the event is a refund or a dispute, before which idle credits are recalled. A payment
- * whose refund arrived earlier can lower the balance too. That is rare, and at worst the difference
- * becomes a debt.
+ * Whether the event is a refund or a dispute, before which idle credits are recalled. Any event of a
+ * paid order that is the first to name its reference can lower the balance too, by parked refunds.
+ * That is rare, and at worst the difference becomes a debt.
  */
 function mayTakeBack({ fact }: ProviderEvent): boolean {
   return fact?.kind === 'refunded' || fact?.kind === 'disputed';

@@ -215,8 +215,8 @@ function checkProduct(
 ): { message: string } | ({ message: null } & Product) {
   const amount = readAmount(product['price']);
   const currency = parseCurrency(readText(product['currency']) ?? '');
-  if (readText(product['id']) !== productId || amount === null || amount === 0n || currency === null)
-    return { message: 'it has no price' };
+  if (readText(product['id']) !== productId) return { message: 'Creem has answered with another product' };
+  if (amount === null || amount === 0n || currency === null) return { message: 'it has no price' };
   if (product['billing_type'] !== 'onetime') return { message: 'it is not a one-time purchase' };
   if (product['tax_mode'] !== 'inclusive') return { message: 'its price does not include tax' };
   if ((product['status'] ?? 'active') !== 'active') return { message: 'it is not active' };
