@@ -13,7 +13,7 @@ import { makeSettingFolder } from '../kernel/folder.ts';
 import { Problem } from '../kernel/problem.ts';
 import { localPerson } from './accounts/index.ts';
 import { requireModelsFiles } from './ai/index.ts';
-import { catalogFile } from './config.ts';
+import { catalogFile, gatewaySettings } from './config.ts';
 import type { GatewayConfig } from './config.ts';
 import { createControlHandlers, type ServerDescription } from './control.ts';
 import { openGatewayDatabase } from './database.ts';
@@ -273,5 +273,7 @@ async function createFirstRecords(
       });
     }
   }
-  if (isLocalEdition) await bureauService.ensureLocal(`http://127.0.0.1:${config.port || 43127}`);
+  // The port 0 is replaced by a free port only when the server listens, so the default port stands in for it.
+  if (isLocalEdition)
+    await bureauService.ensureLocal(`http://127.0.0.1:${config.port || gatewaySettings.port.fallback}`);
 }

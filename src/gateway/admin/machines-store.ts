@@ -78,11 +78,11 @@ export function machineStore(database: Database): MachineStore {
     },
     revokeMachine: (credentialId, writeAudit) =>
       database.tx(async (tx) => {
-        const [machine] = await tx<{ isLive: boolean }[]>`
-          select revoked_at is null as "isLive" from gateway.admin_machines
+        const [machine] = await tx<{ isRevoked: boolean }[]>`
+          select revoked_at is not null as "isRevoked" from gateway.admin_machines
           where credential_id = ${credentialId} for update`;
         if (!machine) return null;
-        if (!machine.isLive) return false;
+        if (machine.isRevoked) return false;
         await tx`
           update gateway.admin_machines set revoked_at = gateway.townhall_now()
           where credential_id = ${credentialId}`;

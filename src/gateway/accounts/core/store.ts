@@ -372,6 +372,7 @@ async function revokeTokens(sql: Sql, filter: TokenFilter): Promise<number> {
       select created.token_id from gateway.accounts_tokens created join revoked on created.maker_id = revoked.token_id)
     update gateway.accounts_tokens set revoked_at = gateway.townhall_now()
     where revoked_at is null and token_id in (select token_id from revoked)
+      -- Again, since the recursion finds the excepted token if a selected token created it.
       ${filter.exceptTokenId === undefined ? sql`` : sql`and token_id <> ${filter.exceptTokenId}`}
     returning expires_at > gateway.townhall_now() as "wasValid"`;
   return rows.filter(({ wasValid }) => wasValid === true).length;
