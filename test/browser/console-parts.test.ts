@@ -248,6 +248,17 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     expect(problem).toContain(advice);
   });
 
+  test('keeps the notice of a signed-out page when the address changes', async () => {
+    await page.route('**/call/console.overview', (route) =>
+      route.fulfill({ status: 401, json: { error: { code: 'authentication_required' } } }),
+    );
+    const notice = page.getByText('You are not signed in');
+    await notice.waitFor();
+    await page.getByRole('link', { name: 'Plugins' }).click();
+    await page.waitForURL('**/#/plugins');
+    expect(await page.locator('#main').innerText()).toContain('You are not signed in');
+  });
+
   test('opens an address with a malformed escape', async () => {
     await page.goto(`${consoleServer.url}/#/sessions/%E0%A4%A`);
     await page.reload();

@@ -37,6 +37,8 @@ function find(selector: string): HTMLElement {
 }
 
 function open(): void {
+  // Without a key, every page would only show its refused calls.
+  if (isSignedOut) return;
   const [name = '', ...path] = location.hash.replace(/^#\/?/, '').split('/').map(decodePart);
   const nextName = Object.hasOwn(pages, name) ? name : 'chat';
   const { title, open: openPage } = pages[nextName] as { title: string; open: OpenPage };
