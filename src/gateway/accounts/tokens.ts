@@ -178,6 +178,7 @@ async function revokeTokens(
   return revokedCount;
 }
 
+/** The filter has one of the three members: `filterToRevoke` made it. */
 function auditTarget({ tokenId, userId, bureauId }: TokenFilter) {
   if (tokenId !== undefined) return { kind: 'token', id: tokenId } as const;
   if (userId !== undefined) return { kind: 'user', id: userId } as const;

@@ -67,14 +67,14 @@ async function sendCode(input, notice) {
     button: 'Sign in', notice,
     again: () => sendCode({ email }, codeSentNotice),
     action: async ({ code }) => {
-      await call('login/continue', { login_id: loginId, input: { code } }).catch(restartWhenSpent);
+      await call('login/continue', { login_id: loginId, input: { code } }).catch(explainSpent);
       await returnToApp({ login_id: loginId });
     },
   });
 }
 
-/** An attempt that has ended cannot take another input, so the person starts again. */
-function restartWhenSpent(error) {
+/** Rethrows the error. An attempt that has ended cannot take another input, so its error asks for a new code. */
+function explainSpent(error) {
   if (error.code === 'login_spent' || error.code === 'login_not_found')
     throw Object.assign(
       new Error('This code has expired or was entered too often. Send another code.'), { code: error.code });

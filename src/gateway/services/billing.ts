@@ -59,6 +59,7 @@ export function createActionBilling({ ledger, clock }: BillingOptions, call: Bil
       charges.isClosed = true;
       const { hold, credits, reasons } = charges;
       if (hold !== undefined) await hold.settle(credits, factsOf('completed'), alongside);
+      // An administrator's charges cost nothing and have no hold. Record the call, as a user's is recorded.
       else if (reasons.size > 0 && call.identity.kind === 'admin') {
         const { tokenId } = call.identity;
         const freeCall = { ...ledgerCall(call), userId: null, bureauId: null, tokenId };
