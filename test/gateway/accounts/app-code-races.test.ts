@@ -108,23 +108,27 @@ test('the creation of an API key does not deadlock with a password reset', async
   expect((await creation).status).toBe(401);
 });
 
-test('a login that is finished while its result is read stays pending for that read', async () => {
+test('the read of a login that is finished meanwhile does not deadlock with a password reset', async () => {
   const { loginId, digest, userId } = await createCode();
   const { sql } = world.database;
-  const readResult = () => world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
   await sql`update gateway.accounts_login_attempts set state = 'pending', user_id = null where digest = ${digest}`;
-  const { reading } = await world.database.tx(async (tx) => {
+  const { reading, reset } = await world.database.tx(async (browser) => {
     // Lock the attempt, then finish it, as the person's browser does.
-    await tx`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
-    const reading = readResult();
+    await browser`select 1 from gateway.accounts_login_attempts where digest = ${digest} for update`;
+    const reading = world.call('GET', `/v1/accounts/login/result?login_id=${loginId}`);
     await waitForBlockedStatement(sql);
-    await tx`
+    await browser`
       update gateway.accounts_login_attempts set state = 'done', user_id = ${userId} where digest = ${digest}`;
-    return { reading };
+    const reset = world.database.tx(async (tx) => {
+      await tx`select 1 from gateway.accounts_users where user_id = ${userId} for update`;
+      await tx`delete from gateway.accounts_login_attempts where user_id = ${userId}`;
+    });
+    // Both wait for this transaction: the read for the attempt, the reset for the user that the attempt refers to.
+    await waitForBlockedStatement(sql, 2);
+    return { reading, reset };
   });
-  // The read has not locked the user, so it could deadlock if it stored a token now.
-  expect((await reading).body.status).toBe('pending');
-  expect((await readResult()).body.status).toBe('done');
+  await reset;
+  expect((await reading).status).toBe(404);
 });
 
 test('the poll of a device login does not deadlock with the removal of its user', async () => {

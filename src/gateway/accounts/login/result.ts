@@ -42,7 +42,7 @@ export function createResultReader({
     proof: Proof,
     queries: AccountsQueries,
     attempts: LoginAttemptQueries,
-  ): Promise<LoginOutcome | 'spent' | 'unproven'> {
+  ): Promise<LoginOutcome | 'spent' | 'unproven' | 'finished meanwhile'> {
     const digest = tokenDigest(loginId);
     const { userId } = requireAttempt(await attempts.find(digest));
     // Lock the user before the attempt, as password resets and removals do: storing a token locks the
@@ -51,8 +51,9 @@ export function createResultReader({
     const attempt = requireAttempt(await attempts.lock(digest, times.rereadSeconds));
     refuseUnlessActive(attempt.bureauState);
     if (attempt.isExpired && !attempt.wasRead) return { status: 'expired' };
-    // An attempt that was finished after `find` is pending too: the next read locks its user.
-    if (attempt.state === 'pending' || attempt.userId !== userId) return { status: 'pending' };
+    if (attempt.state === 'pending') return { status: 'pending' };
+    // Its user is not locked, so a token cannot be stored in this transaction.
+    if (attempt.userId !== userId) return 'finished meanwhile';
     if (attempt.state === 'failed' || attempt.userId === null)
       return { status: 'failed', error: attempt.error };
     if (!isProven(attempt, proof)) return 'unproven';
@@ -73,9 +74,11 @@ export function createResultReader({
   }
 
   return async (loginId, proof) => {
-    const outcome = await store.tx(async (queries, tx) =>
-      readLocked(loginId, proof, queries, loginAttempts.withSql(tx)),
-    );
+    const read = () =>
+      store.tx(async (queries, tx) => readLocked(loginId, proof, queries, loginAttempts.withSql(tx)));
+    let outcome = await read();
+    // An attempt is finished once, so the loop ends after the second read.
+    while (outcome === 'finished meanwhile') outcome = await read();
     // Throw after the commit: throwing inside the transaction would restore a spent attempt's sealed token.
     if (outcome === 'unproven') throw unprovenProblem(proof);
     if (outcome === 'spent') throw alreadyRead();
