@@ -179,6 +179,14 @@ describe('files.patch with a diff', () => {
       async write(path, content) {
         const isRestored = path === 'a.txt' && content.toString() === 'one';
         if (path === 'c.txt' || isRestored) throw new Error('no space is left');
+  test('deletes no file through a link', async () => {
+    await plugin.put({ '.husky/pre-commit': 'check\n' });
+    await symlink('.husky', join(plugin.folder, 'notes'));
+    const diff = '--- a/notes/pre-commit\n+++ /dev/null\n@@ -1 +0,0 @@\n-check\n';
+    expect(await refusalOf({ diff })).toContain('leads through a link');
+    expect(await plugin.text('.husky/pre-commit')).toBe('check\n');
+  });
+
         return workspace.write(path, content);
       },
     };

@@ -170,6 +170,7 @@ function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit
   };
 }
 
+// Writes and removals follow no links, so the path of the call is the path that is changed.
 async function writePermissions(workspace: Workspace, path: string): Promise<ToolPermission[]> {
   await workspace.updateProtected();
   return [{ path, isProtected: workspace.isProtected(path) }];

@@ -19,7 +19,7 @@ import { errorCode } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { pathsOfConfig } from './git-config.ts';
-import { isProtectedPath } from './protected-files.ts';
+import { foldCase, isProtectedPath } from './protected-files.ts';
 import { openChild, openFolder, withFolder, type FolderHandle } from './folder-handle.ts';
 import { isEnvironmentFile, secretPlaces, type SecretPlaces } from './secret-places.ts';
 import {
@@ -69,7 +69,10 @@ export interface Workspace {
    * keeps its own.
    */
   write(path: string, content: Buffer, mode?: number): Promise<{ created: boolean }>;
-  /** Removes a plain file; `withFolders` also removes the folders above it that are empty afterwards. */
+  /**
+   * Removes a plain file; throws for a path through a link. `withFolders` also removes the folders above the
+   * file that are empty afterwards.
+   */
   remove(path: string, options?: { withFolders: boolean }): Promise<void>;
   /** Finds the files that programs must not see or change. Takes as long as a listing of all files. */
   scan(makesUsable?: (folder: string) => boolean): Promise<WorkspaceScan>;
@@ -141,6 +144,8 @@ export async function openWorkspace({
     write: (path, content, mode) => writeFile(path, content, { root, guard, mode }),
     async remove(path, { withFolders } = { withFolders: false }) {
       const realPath = await guard.locate(path);
+      // A permission for the path must not remove a file at another path.
+      if (foldCase(realPath) !== foldCase(join(root, ...pathSegments(path)))) throw linkRefusal(path);
       await removePlainFile(path, realPath, root);
       if (withFolders) await removeEmptyFolders(root, dirname(realPath));
     },
@@ -396,9 +401,7 @@ async function makeFolders(
       });
       const next = await openChild(folder, name).catch(async (cause: unknown) => {
         const stats = await lstat(folder.entry(name)).catch(() => undefined);
-        throw stats?.isSymbolicLink() === true
-          ? pathRefusal(path, 'leads through a link; name the real folder', cause)
-          : fileSystemRefusal(path, cause);
+        throw stats?.isSymbolicLink() === true ? linkRefusal(path, cause) : fileSystemRefusal(path, cause);
       });
       await folder.close();
       folder = next;
@@ -408,6 +411,10 @@ async function makeFolders(
     await folder.close();
     throw error;
   }
+}
+
+function linkRefusal(path: string, cause?: unknown): Problem {
+  return pathRefusal(path, 'leads through a link; name the real folder', cause);
 }
 
 // Writes a temporary file and renames it over the target, both in the open folder: a
