@@ -129,6 +129,31 @@ describe('files.patch with a diff', () => {
     expect(await plugin.text('a.txt')).toBe('one\r\nzwei\r\n');
   });
 
+  test('keeps the line breaks of a file that mixes them', async () => {
+    await plugin.put({ 'a.txt': 'one\ntwo\r\nthree\nfour\n' });
+    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,4 @@\n one\n two\n+two and a half\n-three\n+drei\n';
+    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
+    expect(await plugin.text('a.txt')).toBe('one\ntwo\r\ntwo and a half\r\ndrei\nfour\n');
+  });
+
+  test('counts the lines of a hunk without a number', async () => {
+    await plugin.put({ 'a.txt': tenLines });
+    const diff = '--- a/a.txt\n+++ b/a.txt\n@@\n line 1\n+new\n+new\n@@ -8,0 +11 @@\n+last\n';
+    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
+    expect(await plugin.text('a.txt')).toBe(
+      tenLines.replace('line 1\n', 'line 1\nnew\nnew\n').replace('line 8\n', 'line 8\nlast\n'),
+    );
+  });
+
+  test('refuses hunks that are not in the order of the file', async () => {
+    await plugin.put({ 'a.txt': tenLines });
+    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -8 +8 @@\n-line 8\n+acht\n@@ -2 +2 @@\n-line 2\n+zwei\n';
+    expect(await refusalOf({ diff })).toBe(
+      '"a.txt": The hunk 2 (@@ -2 +2 @@) does not fit: its lines come before those of the hunk 1; ' +
+        'write the hunks in the order of the file. Nothing was changed.',
+    );
+  });
+
   test('changes nothing when a hunk does not fit', async () => {
     await plugin.put({ 'a.txt': tenLines, 'b.txt': tenLines });
     const diff = [
@@ -152,6 +177,14 @@ describe('files.patch with a diff', () => {
         'Read the file again. Nothing was changed.',
     );
     expect([await plugin.text('a.txt'), await plugin.text('b.txt')]).toEqual([tenLines, tenLines]);
+  });
+
+  test('deletes no file through a link', async () => {
+    await plugin.put({ '.husky/pre-commit': 'check\n' });
+    await symlink('.husky', join(plugin.folder, 'notes'));
+    const diff = '--- a/notes/pre-commit\n+++ /dev/null\n@@ -1 +0,0 @@\n-check\n';
+    expect(await refusalOf({ diff })).toContain('leads through a link');
+    expect(await plugin.text('.husky/pre-commit')).toBe('check\n');
   });
 
   test('restores the first files when a later one cannot be written', async () => {
@@ -179,14 +212,6 @@ describe('files.patch with a diff', () => {
       async write(path, content) {
         const isRestored = path === 'a.txt' && content.toString() === 'one';
         if (path === 'c.txt' || isRestored) throw new Error('no space is left');
-  test('deletes no file through a link', async () => {
-    await plugin.put({ '.husky/pre-commit': 'check\n' });
-    await symlink('.husky', join(plugin.folder, 'notes'));
-    const diff = '--- a/notes/pre-commit\n+++ /dev/null\n@@ -1 +0,0 @@\n-check\n';
-    expect(await refusalOf({ diff })).toContain('leads through a link');
-    expect(await plugin.text('.husky/pre-commit')).toBe('check\n');
-  });
-
         return workspace.write(path, content);
       },
     };

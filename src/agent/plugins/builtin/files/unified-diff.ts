@@ -16,8 +16,10 @@ export interface Hunk {
    * only adds lines has the line before them instead, 0 at the start of the file.
    */
   line: number | null;
+  /** The context and the removed lines: what the old file has at the place of the hunk. */
   before: string[];
-  after: string[];
+  /** All lines of the hunk: ` ` marks context, `-` a removed line and `+` an added one. */
+  lines: { mark: ' ' | '-' | '+'; content: string }[];
   /** Whether the new file ends with a newline; null if the diff does not say. */
   endsWithNewline: boolean | null;
 }
@@ -115,7 +117,7 @@ function readHunk(lines: readonly string[], start: number, hunks: Hunk[]): numbe
     header: header.slice(0, 100),
     line: number === undefined ? null : Number(number),
     before: [],
-    after: [],
+    lines: [],
     endsWithNewline: null,
   };
   let lastMark = '';
@@ -127,26 +129,21 @@ function readHunk(lines: readonly string[], start: number, hunks: Hunk[]): numbe
     if (mark === '\\') {
       // `\ No newline at end of file` after a removed line is about the old file only.
       hunk.endsWithNewline = lastMark === '-';
-    } else if (mark === '-') hunk.before.push(content);
-    else if (mark === '+') hunk.after.push(content);
+    } else if (mark === '-' || mark === '+' || mark === ' ') hunk.lines.push({ mark, content });
     // Some editors remove the space that marks an empty context line.
-    else if (mark === ' ' || line === '') {
-      hunk.before.push(content);
-      hunk.after.push(content);
-    } else break;
+    else if (line === '') hunk.lines.push({ mark: ' ', content: '' });
+    else break;
     if (mark !== '\\') lastMark = mark;
   }
+  hunk.before = hunk.lines.flatMap(({ mark, content: line }) => (mark === '+' ? [] : [line]));
   hunks.push(hunk);
   return index;
 }
 
 /** Applies the hunks in their order. Throws a DiffError that names the hunk that does not fit. */
 export function applyHunks(text: string, hunks: readonly Hunk[]): string {
-  const hasCarriageReturns = text.includes('\r\n');
-  const lines = (hasCarriageReturns ? text.replaceAll('\r\n', '\n') : text).split('\n');
-  let endsWithNewline = lines.at(-1) === '';
-  if (endsWithNewline) lines.pop();
-  if (text === '') endsWithNewline = true;
+  const lines = splitLines(text);
+  let endsWithNewline = text === '' || text.endsWith('\n');
   /** How many lines later than in the old file the next hunk is expected. */
   let offset = 0;
   let searchFrom = 0;
@@ -154,13 +151,59 @@ export function applyHunks(text: string, hunks: readonly Hunk[]): string {
     const start = startOf(hunk);
     const position = findPosition(lines, hunk, { searchFrom, expected: (start ?? 0) + offset });
     if (position === undefined) throw new DiffError(describeMismatch(lines, hunk, { index, offset }));
-    lines.splice(position, hunk.before.length, ...hunk.after);
-    searchFrom = position + hunk.after.length;
-    if (start !== null) offset = position - start + hunk.after.length - hunk.before.length;
+    const after = applyHunk(lines, hunk, position);
+    lines.splice(position, hunk.before.length, ...after);
+    searchFrom = position + after.length;
+    offset = (start === null ? offset : position - start) + after.length - hunk.before.length;
     if (searchFrom === lines.length) endsWithNewline = hunk.endsWithNewline ?? endsWithNewline;
   }
-  const joined = lines.join('\n') + (endsWithNewline && lines.length > 0 ? '\n' : '');
-  return hasCarriageReturns ? joined.replaceAll('\n', '\r\n') : joined;
+  return joinLines(lines, endsWithNewline);
+}
+
+interface Line {
+  content: string;
+  /** Its line break; empty for a last line without one. */
+  end: '\n' | '\r\n' | '';
+}
+
+function splitLines(text: string): Line[] {
+  const lines = text
+    .split('\n')
+    .map((content): Line =>
+      content.endsWith('\r') ? { content: content.slice(0, -1), end: '\r\n' } : { content, end: '\n' },
+    );
+  // The text after the last line break is a line only if there is one.
+  const rest = text.slice(text.lastIndexOf('\n') + 1);
+  lines.pop();
+  return rest === '' ? lines : [...lines, { content: rest, end: '' }];
+}
+
+function joinLines(lines: readonly Line[], endsWithNewline: boolean): string {
+  const defaultEnd = lines[0]?.end || '\n';
+  return lines
+    .map(({ content, end }, index) => {
+      const hasBreak = index < lines.length - 1 || endsWithNewline;
+      return hasBreak ? content + (end || defaultEnd) : content;
+    })
+    .join('');
+}
+
+/** The lines after the hunk. An added line gets the line break of the old line before it. */
+function applyHunk(lines: readonly Line[], hunk: Hunk, position: number): Line[] {
+  const after: Line[] = [];
+  let oldIndex = position;
+  let { end } = lines[position - 1] ?? lines[position] ?? { end: '\n' };
+  for (const { mark, content } of hunk.lines) {
+    if (mark === '+') {
+      after.push({ content, end });
+      continue;
+    }
+    const oldLine = lines[oldIndex] as Line;
+    oldIndex += 1;
+    ({ end } = oldLine);
+    if (mark === ' ') after.push(oldLine);
+  }
+  return after;
 }
 
 /** The index in the old file at which the hunk begins; null when its header has no number. */
@@ -171,7 +214,7 @@ function startOf({ before, line }: Hunk): number | null {
 
 /** The position nearest to the expected one, after the preceding hunk. */
 function findPosition(
-  lines: readonly string[],
+  lines: readonly Line[],
   { before, line }: Hunk,
   { searchFrom, expected }: { searchFrom: number; expected: number },
 ): number | undefined {
@@ -185,7 +228,7 @@ function findPosition(
   for (let position = searchFrom; position + before.length <= lines.length; position += 1) {
     if (nearest !== undefined && Math.abs(position - expected) >= Math.abs(nearest - expected)) break;
     let length = 0;
-    while (length < before.length && lines[position + length] === before[length]) length += 1;
+    while (length < before.length && lines[position + length]?.content === before[length]) length += 1;
     if (length === before.length) nearest = position;
     comparisons += length + 1;
     if (comparisons > maxComparisons)
@@ -195,15 +238,19 @@ function findPosition(
 }
 
 function describeMismatch(
-  lines: readonly string[],
+  lines: readonly Line[],
   { header, before, line }: Hunk,
   { index, offset }: { index: number; offset: number },
 ): string {
   const label = `The hunk ${index + 1} (${header}) does not fit`;
   if (line === null) return `${label}: the file does not contain its lines.`;
   const start = Math.max(0, line - 1 + offset);
-  const mismatchIndex = before.findIndex((content, lineIndex) => lines[start + lineIndex] !== content);
-  const actualLine = lines[start + mismatchIndex];
+  const mismatchIndex = before.findIndex(
+    (content, lineIndex) => lines[start + lineIndex]?.content !== content,
+  );
+  if (mismatchIndex < 0)
+    return `${label}: its lines come before those of the hunk ${index}; write the hunks in the order of the file.`;
+  const actualLine = lines[start + mismatchIndex]?.content;
   const expectation = `line ${start + mismatchIndex + 1} should be ${JSON.stringify(before[mismatchIndex]?.slice(0, 200))}`;
   return actualLine === undefined
     ? `${label}: ${expectation}, and the file has ${lines.length} lines.`
