@@ -23,6 +23,13 @@ describe('files.read with an offset', () => {
     });
   });
 
+  test('names no further line after the last one', async () => {
+    await plugin.put({ 'a.txt': 'one\ntwo\n' });
+    expect(await plugin.call('read', { path: 'a.txt', offset: 1, limit: 2 })).toMatchObject({
+      output: { content: 'one\ntwo\n', lines: 2, nextOffset: null },
+    });
+  });
+
   test('returns nothing beyond the last line', async () => {
     await plugin.put({ 'a.txt': 'one\n' });
     expect(await plugin.call('read', { path: 'a.txt', offset: 9 })).toMatchObject({

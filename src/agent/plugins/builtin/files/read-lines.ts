@@ -46,6 +46,11 @@ export async function readLines(
     scannedBytes += bytesRead;
     collector.add(buffer.subarray(0, bytesRead));
   }
+  // The limit of lines was reached where a chunk ends, which may be the end of the file.
+  if (collector.mayBeAtEnd()) {
+    const { bytesRead } = await file.read(buffer, 0, 1, null);
+    if (bytesRead === 0) collector.end();
+  }
   return collector.result();
 }
 
@@ -58,6 +63,8 @@ function createCollector({ offset, limit, maxBytes }: LineRange) {
   // The bytes of the whole lines among `bytes`; the rest is the beginning of the next line.
   let wholeBytes = 0;
   let isAtEnd = false;
+  /** Whether the last chunk has bytes after the collected lines. */
+  let hasMore = false;
 
   function addLinePart(part: Buffer, { endsLine }: { endsLine: boolean }): void {
     if (lineNumber >= offset) {
@@ -83,7 +90,9 @@ function createCollector({ offset, limit, maxBytes }: LineRange) {
         addLinePart(chunk.subarray(start, nextStart), { endsLine });
         start = nextStart;
       }
+      hasMore = start < chunk.length;
     },
+    mayBeAtEnd: () => !isAtEnd && lineCount === limit && !hasMore,
     end() {
       isAtEnd = true;
       if (bytes > wholeBytes && bytes <= maxBytes) addLinePart(Buffer.alloc(0), { endsLine: true });
