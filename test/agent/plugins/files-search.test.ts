@@ -128,6 +128,30 @@ describe('files.search with a pattern', () => {
     });
   });
 
+  test('finds the end of a line before a Windows line break', async () => {
+    await plugin.put({ 'a.txt': 'one\r\ntwo\r\n' });
+    expect(await plugin.call('search', { pattern: 'one$' })).toMatchObject({
+      output: { matches: [{ path: 'a.txt', line: 1, text: 'one' }] },
+    });
+    expect(await plugin.call('search', { text: 'two' })).toMatchObject({
+      output: { matches: [{ path: 'a.txt', line: 2, text: 'two' }] },
+    });
+  });
+
+  test.each(['.', 'a.txt'])('reports matches beyond its limit in %s', async (path) => {
+    await plugin.put({ 'a.txt': 'x\n'.repeat(201) });
+    const outcome = await plugin.call('search', { text: 'x', path });
+    expect(outcome).toMatchObject({ output: { files: 1, truncated: true } });
+    const { matches } = (outcome as { output: { matches: object[] } }).output;
+    expect(matches).toHaveLength(200);
+  });
+
+  test.each(['.', 'a.txt'])('reports no truncation in %s with as many matches as its limit', async (path) => {
+    await plugin.put({ 'a.txt': 'x\n'.repeat(200) });
+    const outcome = await plugin.call('search', { text: 'x', path });
+    expect((outcome as { output: object }).output).not.toHaveProperty('truncated');
+  });
+
   test('leaves the event loop free while a pattern backtracks', async () => {
     await plugin.put({ 'a.txt': `${'a'.repeat(60)}!\n` });
     let turns = 0;

@@ -11,7 +11,7 @@ const pattern = new RegExp(source, ignoreCase ? 'i' : '');
 
 parentPort?.on('message', ({ text, limit }: ToPatternThread) => {
   const lines: FromPatternThread = [];
-  for (const [index, line] of text.split('\n').entries()) {
+  for (const [index, line] of text.split(/\r?\n/).entries()) {
     if (!pattern.test(line.slice(0, maxLineLength))) continue;
     lines.push({ line: index + 1, text: line });
     if (lines.length === limit) break;

@@ -86,7 +86,7 @@ function findText(text: string, ignoreCase: boolean): FindLines {
   return (content, limit) => {
     if (searchText(fold(content, ignoreCase), needle) < 0) return [];
     const lines: { line: number; text: string }[] = [];
-    for (const [index, line] of content.split('\n').entries()) {
+    for (const [index, line] of content.split(/\r?\n/).entries()) {
       if (searchText(fold(line, ignoreCase), needle) < 0) continue;
       lines.push({ line: index + 1, text: line });
       if (lines.length === limit) break;
@@ -109,8 +109,11 @@ async function searchFiles(
     result.files += 1;
     bytes += content.length;
     if (content.includes(0) || !isUtf8(content)) return;
-    const lines = await find(content.toString('utf8'), maxMatches - result.matches.length);
-    for (const { line, text } of lines)
+    const remainingCount = maxMatches - result.matches.length;
+    // One more line than fits shows whether the limit leaves out any.
+    const lines = await find(content.toString('utf8'), remainingCount + 1);
+    if (lines.length > remainingCount) result.truncated = true;
+    for (const { line, text } of lines.slice(0, remainingCount))
       result.matches.push({ path, line, text: startOfText(text, maxLineLength) });
   }
 
@@ -121,7 +124,6 @@ async function searchFiles(
   );
   if (!isFolder) {
     await searchFile(start);
-    if (result.matches.length === maxMatches) result.truncated = true;
     return result;
   }
   const isTruncated = await visitFiles(workspace, start, {
