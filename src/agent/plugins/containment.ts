@@ -185,7 +185,7 @@ function containActions(
 ): Record<string, Action> {
   return mapValues(actions, (action) => ({
     ...action,
-    ...pick(attribution, action, ['run', 'needsApproval', 'permissions']),
+    ...pick(attribution, action, ['run', 'check', 'needsApproval', 'permissions']),
   }));
 }
 

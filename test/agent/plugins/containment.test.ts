@@ -172,7 +172,7 @@ describe('an agent with third-party plugins', () => {
     expect(await act('signals')).toMatchObject({ result: { done: true } });
   });
 
-  test('survives failures in the start, services and hooks of a plugin', async () => {
+  test('survives failures in the start, services, checks and hooks of a plugin', async () => {
     const throwLater = (failure: string): string =>
       `setTimeout(() => { throw new Error('late: ${failure}'); }, 5)`;
     const extendPlugin = (name: string, member: string): string =>
@@ -189,9 +189,13 @@ describe('an agent with third-party plugins', () => {
         'watcher',
         `hooks: { effects: { 'tool.after': () => { ${throwLater('hook')}; } } }`,
       ),
+      checker:
+        pluginFile('checker', '') +
+        `\nplugin.actions.act.check = () => { ${throwLater('check')}; return { ok: true }; };`,
     });
     await client.plugins.callAction({ plugin_name: 'files', action_name: 'list', payload: {} });
-    for (const name of ['starter', 'server', 'watcher'])
+    await act('checker');
+    for (const name of ['starter', 'server', 'watcher', 'checker'])
       await expect.poll(() => stateOf(name), { message: name }).toMatchObject({ state: 'failed' });
   });
 
