@@ -193,7 +193,8 @@ function withMembersOf<Value extends object>(original: Value, change: unknown): 
   if (typeof change !== 'object' || change === null) return undefined;
   const result: Record<string, unknown> = {};
   for (const [key, oldValue] of Object.entries(original)) {
-    const newValue = Object.hasOwn(change, key) ? (change as Record<string, unknown>)[key] : undefined;
+    if (!Object.hasOwn(change, key)) return undefined;
+    const newValue = (change as Record<string, unknown>)[key];
     if (untypedMembers.has(key)) {
       const text = JSON.stringify(newValue ?? null);
       if (text === undefined) return undefined;

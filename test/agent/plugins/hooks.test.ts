@@ -48,6 +48,14 @@ describe('pipelines', () => {
     }
   });
 
+  test('skip a hook that leaves out a member of any type', async () => {
+    const value = { toolName: 't', toolCallId: 'c', input: { path: 'a' } };
+    const withoutInput = ({ toolName, toolCallId }: object & { toolName: string; toolCallId: string }) =>
+      ({ toolName, toolCallId }) as never;
+    const hooks = hooksOf(['a', { pipelines: { 'tool.before': withoutInput } }]);
+    expect(await hooks.pipeline('tool.before', value, context)).toEqual(value);
+  });
+
   test('get a copy to which they cannot add members', async () => {
     const value = { toolName: 't', toolCallId: 'c', input: { deep: [1] } };
     const hooks = hooksOf([
