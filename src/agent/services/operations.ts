@@ -27,6 +27,7 @@ export type PrepareProgram = (request: {
 export interface OperationOptions {
   /** Returns the command that runs a program in its sandbox. */
   prepareProgram: PrepareProgram;
+  /** The deadline of a call, which its programs share. */
   timeoutMs: number;
   clock: Clock;
 }
@@ -79,7 +80,8 @@ export async function callOperation(call: OperationCall, options: OperationOptio
   const signal = AbortSignal.any([running, call.signal, end.signal]);
   const processes = new Set<Promise<ProcessResult>>();
   try {
-    const context = createContext(call, options, { signal, processes });
+    const deadlineMs = options.clock.monotonicMs() + options.timeoutMs;
+    const context = createContext(call, options, { signal, processes, deadlineMs });
     const work = Promise.resolve().then(() =>
       operation.definition.run(structuredClone(call.payload) as never, context),
     );
@@ -101,8 +103,12 @@ export async function callOperation(call: OperationCall, options: OperationOptio
 
 function createContext(
   { requestId, sandbox: settings, log }: OperationCall,
-  { prepareProgram, timeoutMs, clock }: OperationOptions,
-  { signal, processes }: { signal: AbortSignal; processes: Set<Promise<ProcessResult>> },
+  { prepareProgram, clock }: OperationOptions,
+  {
+    signal,
+    processes,
+    deadlineMs,
+  }: { signal: AbortSignal; processes: Set<Promise<ProcessResult>>; deadlineMs: number },
 ): ServiceCallContext {
   return {
     signal,
@@ -110,10 +116,11 @@ function createContext(
     log,
     refuse,
     program(command, { input } = {}) {
-      const limits = { maxOutputBytes: maxProcessOutputBytes, timeoutMs };
-      const result = prepareProgram({ command, settings }).then((program) =>
-        runProcess({ ...program, input, ...limits, signal, clock }),
-      );
+      const result = prepareProgram({ command, settings }).then((program) => {
+        const timeoutMs = Math.max(0, deadlineMs - clock.monotonicMs());
+        const limits = { maxOutputBytes: maxProcessOutputBytes, timeoutMs };
+        return runProcess({ ...program, input, ...limits, signal, clock });
+      });
       processes.add(result);
       result.catch(() => {});
       return result;
@@ -163,8 +170,10 @@ function rejectWhenStopped(running: AbortSignal, callEnd: AbortSignal): Promise<
   });
 }
 
+// Throws for a result that JSON cannot represent.
 function toJson(result: unknown): unknown {
-  const text = JSON.stringify(result ?? null) ?? 'null';
+  const text = JSON.stringify(result ?? null);
+  if (text === undefined) throw new TypeError(`A ${typeof result} is not JSON.`);
   if (Buffer.byteLength(text) > maxResultBytes)
     throw new Problem(
       'upstream_failed',
