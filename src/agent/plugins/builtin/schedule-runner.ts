@@ -1,5 +1,5 @@
 // Runs scheduled instructions. A row stores the next occurrence, and a job wakes a worker at that
-// time. The row decides what runs: a job that is delivered again after its occurrence does nothing.
+// time. The row decides what runs: a job that is delivered again after its occurrence runs nothing.
 import type { Clock } from '../../../kernel/clock.ts';
 import type { Jobs } from '../../../kernel/data/jobs.ts';
 import { id } from '../../../kernel/ids.ts';
@@ -86,7 +86,9 @@ async function startJobs(state: RunnerState): Promise<Jobs> {
 async function runOccurrence(state: RunnerState, scheduleId: string, dueAt: string): Promise<void> {
   const { store, execute, clock } = state;
   const schedule = await store.find(scheduleId);
-  if (!schedule || schedule.dueAt !== dueAt) return;
+  if (!schedule || schedule.dueAt === null) return;
+  // An earlier delivery of this job has moved the row on, but may have failed before it enqueued the next job.
+  if (schedule.dueAt !== dueAt) return enqueue(state, scheduleId, new Date(schedule.dueAt));
   // Submit the run before moving the row on: a crash between the two repeats the occurrence instead
   // of losing it.
   const { runId } = await execute(schedule.instructions);
