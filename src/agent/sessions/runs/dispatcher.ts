@@ -1,10 +1,10 @@
 // Starts the inputs that wait because this process executes its maximum number of runs: the oldest first,
 // whenever a run ends.
 import type { Log } from '../../../kernel/log.ts';
-import { Problem } from '../../../kernel/problem.ts';
 import type { EventLog } from '../event-log/log.ts';
 import type { LocalRuns } from './local-runs.ts';
-import { startQueued, type SettlementRules } from './settlement.ts';
+import { isUnavailable } from './problems.ts';
+import { releasingClaims, startQueued, type SettlementRules } from './settlement.ts';
 import type { RunStore } from './store.ts';
 import type { StartedRun } from './submission.ts';
 
@@ -110,28 +110,9 @@ function endRound(failures: ReadonlyMap<string, unknown>, isEmpty: boolean): boo
   return isEmpty;
 }
 
-/** Without the database no other session can be started either. */
-function isUnavailable(error: unknown): boolean {
-  return error instanceof Problem && error.kind === 'unavailable';
-}
-
-/**
- * Starts the first input of a session. If that fails, its claimed run is released, or it would occupy a
- * place.
- */
-async function startFirst(
-  { eventLog, rules }: DispatcherOptions,
-  sessionKey: string,
-): Promise<StartedRun | null> {
-  const claimedIds: string[] = [];
-  const claim = (runId: string): void => {
-    claimedIds.push(runId);
-    rules.claim(runId);
-  };
-  try {
-    return await eventLog.transact((unit) => startQueued(unit, sessionKey, { ...rules, claim }));
-  } catch (error) {
-    for (const runId of claimedIds) rules.release(runId);
-    throw error;
-  }
+/** Starts the first input of a session. */
+function startFirst({ eventLog, rules }: DispatcherOptions, sessionKey: string): Promise<StartedRun | null> {
+  return releasingClaims(rules, (ownRules) =>
+    eventLog.transact((unit) => startQueued(unit, sessionKey, ownRules)),
+  );
 }

@@ -27,3 +27,8 @@ export function capacityProblem(maxQueuedRuns: number): Problem {
     { headers: { 'retry-after': '5' } },
   );
 }
+
+/** Whether the database did not answer, so that work on other sessions would fail as well. */
+export function isUnavailable(error: unknown): boolean {
+  return error instanceof Problem && error.kind === 'unavailable';
+}

@@ -12,7 +12,14 @@ import { foldEvents, type OpenText } from '../model-loop/message.ts';
 import { addUsage, noUsage } from '../model-loop/usage.ts';
 import type { StartedRun } from './submission.ts';
 import type { Dispatcher } from './dispatcher.ts';
-import { removeFromQueue, settleLocked, type Settlement, type SettlementRules } from './settlement.ts';
+import { isUnavailable } from './problems.ts';
+import {
+  releasingClaims,
+  removeFromQueue,
+  settleLocked,
+  type Settlement,
+  type SettlementRules,
+} from './settlement.ts';
 import { isAbandoned, type RunRecord, type RunStore } from './store.ts';
 
 export interface RecoveryOptions {
@@ -152,16 +159,18 @@ async function settleOrphan(
   run: RunRecord,
 ): Promise<void> {
   const { instanceId } = rules.holder;
-  const settlement = await eventLog.transact((unit) =>
-    settleLocked(
-      unit,
-      run,
-      async () => {
-        if (!(await isAbandoned(unit, run.runId, { instanceId, trustLeases: hasReplicas }))) return null;
-        const events = await readRunEvents(unit.tx, run);
-        return buildInterruption(run, events, await readCheckpoints(unit.tx, run.runId));
-      },
-      rules,
+  const settlement = await releasingClaims(rules, (ownRules) =>
+    eventLog.transact((unit) =>
+      settleLocked(
+        unit,
+        run,
+        async () => {
+          if (!(await isAbandoned(unit, run.runId, { instanceId, trustLeases: hasReplicas }))) return null;
+          const events = await readRunEvents(unit.tx, run);
+          return buildInterruption(run, events, await readCheckpoints(unit.tx, run.runId));
+        },
+        ownRules,
+      ),
     ),
   );
   if (settlement === null) return;

@@ -266,7 +266,11 @@ async function settleWithRetries(
   const deadlineMs = clock.monotonicMs() + settleRetryMs;
   try {
     const result = await retry(() => settleRun(eventLog, run, settlement, rules), {
-      isRetryable: (error) => asProblem(error).kind === 'unavailable' && clock.monotonicMs() < deadlineMs,
+      isRetryable(error) {
+        // A commit in doubt may have started the session's next run here; a sweep then settles that run.
+        if (!isRolledBack(error)) recovery.requestSweep();
+        return asProblem(error).kind === 'unavailable' && clock.monotonicMs() < deadlineMs;
+      },
       delayMs: () => settleRetryDelayMs,
       clock,
       signal: closing,

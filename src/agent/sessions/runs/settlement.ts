@@ -62,6 +62,27 @@ export interface SettleResult {
   settlement: Settlement;
 }
 
+/**
+ * Calls the work with rules that record its claims. If the work fails, its claimed runs are released: they would
+ * occupy places, and no sweep would settle those whose start was committed although the answer was lost.
+ */
+export async function releasingClaims<T>(
+  rules: SettlementRules,
+  work: (rules: SettlementRules) => Promise<T>,
+): Promise<T> {
+  const claimedIds: string[] = [];
+  const claim = (runId: string): void => {
+    claimedIds.push(runId);
+    rules.claim(runId);
+  };
+  try {
+    return await work({ ...rules, claim });
+  } catch (error) {
+    for (const runId of claimedIds) rules.release(runId);
+    throw error;
+  }
+}
+
 /** Null when the run is no longer the session's active run; then nothing is written. */
 export async function settleRun(
   eventLog: EventLog,
@@ -69,12 +90,14 @@ export async function settleRun(
   settlement: Settlement,
   rules: SettlementRules,
 ): Promise<SettleResult | null> {
-  const [result] = await eventLog.decide<RunKey, SettleResult | null>([run], {
-    locate: ({ sessionKey }) => ({ key: sessionKey }),
-    run: async (unit, _items, { sessions: [session], isLocked }) => [
-      await decideSettlement(unit, session, { run, settlement, isLocked }, rules),
-    ],
-  });
+  const [result] = await releasingClaims(rules, (ownRules) =>
+    eventLog.decide<RunKey, SettleResult | null>([run], {
+      locate: ({ sessionKey }) => ({ key: sessionKey }),
+      run: async (unit, _items, { sessions: [session], isLocked }) => [
+        await decideSettlement(unit, session, { run, settlement, isLocked }, ownRules),
+      ],
+    }),
+  );
   return result === 'stale' ? null : (result ?? null);
 }
 
