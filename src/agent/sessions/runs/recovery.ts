@@ -74,9 +74,10 @@ export function createRunRecovery(options: RecoveryOptions): RunRecovery {
 
   async function sweep(): Promise<void> {
     needsSweep = false;
-    await settleOrphans(options);
+    const areAllSettled = await settleOrphans(options);
     await expiry.expireInputs();
     if (rules.mayStartNext()) await options.dispatcher.startWaiting();
+    if (!areAllSettled) needsSweep = true;
   }
 
   async function renewLeasesAndSweep(): Promise<void> {
@@ -143,15 +144,25 @@ async function removeExpiredSessions({
   }
 }
 
-async function settleOrphans(options: RecoveryOptions): Promise<void> {
-  const { runStore, rules, hasReplicas, localRuns } = options;
+/** Returns whether it settled all of them: an orphan that cannot be settled does not delay the others. */
+async function settleOrphans(options: RecoveryOptions): Promise<boolean> {
+  const { runStore, rules, hasReplicas, localRuns, log } = options;
   const { agentId, holder } = rules;
   const query = { agentId, instanceId: holder.instanceId, trustLeases: hasReplicas };
+  let areAllSettled = true;
   for (const run of await runStore.abandonedRuns(query)) {
     // Check after the query: a run is claimed here before it is written, so a run that the query sees and
     // that is not claimed was left by another process, or by this one after a failed write (`requestSweep`).
-    if (!localRuns.has(run.runId)) await settleOrphan(options, run);
+    if (localRuns.has(run.runId)) continue;
+    try {
+      await settleOrphan(options, run);
+    } catch (error) {
+      if (isUnavailable(error)) throw error;
+      areAllSettled = false;
+      log.warn({ runId: run.runId, err: error }, 'an abandoned run could not be settled; retrying');
+    }
   }
+  return areAllSettled;
 }
 
 async function settleOrphan(
