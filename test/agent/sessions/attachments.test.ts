@@ -1,8 +1,19 @@
 // Attachments: hostile names and contents cannot change the prompt, and files are stored safely.
-import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  mkdtemp,
+  open,
+  readdir,
+  readFile,
+  realpath,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+  type FileHandle,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { attachmentFiles, decodeAttachments } from '../../../src/agent/sessions/attachments/files.ts';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
 import type { TestAgent } from '../../support/agent.ts';
@@ -172,6 +183,33 @@ test.each([
 });
 
 describe('attachmentFiles', () => {
+  // Only Linux tells the path of an open file.
+  test.runIf(process.platform === 'linux')('syncs each file and the folders of new names', async () => {
+    const folder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-attachments-')));
+    const handle = await open(folder);
+    const prototype = Object.getPrototypeOf(handle) as FileHandle;
+    await handle.close();
+    const syncedPaths: string[] = [];
+    const { sync } = prototype;
+    const spy = vi.spyOn(prototype, 'sync').mockImplementation(async function (this: FileHandle) {
+      syncedPaths.push(await realpath(`/proc/self/fd/${this.fd}`));
+      return sync.call(this);
+    });
+    const store = attachmentFiles(folder);
+    const write = async (): Promise<string[]> => {
+      syncedPaths.length = 0;
+      await store.write('s', decodeAttachments([{ fileName: 'a', contentType: 'text/plain', content: 'a' }]));
+      return syncedPaths.map((path) => path.slice(folder.length).replace(/att_\w+/, 'FILE'));
+    };
+    const [firstPaths, nextPaths] = [await write(), await write()];
+    spy.mockRestore();
+    const [session = ''] = await readdir(join(folder, 'sessions'));
+    const ofSession = [`/sessions/${session}/FILE`, `/sessions/${session}`];
+    expect(firstPaths).toEqual([...ofSession, '/sessions', '']);
+    expect(nextPaths).toEqual(ofSession);
+    await rm(folder, { recursive: true });
+  });
+
   test('overwrites no file and follows no link', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'townhall-attachments-'));
     const store = attachmentFiles(folder);

@@ -1,5 +1,5 @@
 // Attachments on the disk, in one folder per session. No part of a path comes from a caller, no file
-// is written through a link or over another, and files are synced before their input is accepted.
+// is written through a link or over another, and files and folders are synced before their input is accepted.
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { mkdir, open, rm } from 'node:fs/promises';
@@ -125,8 +125,12 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
     async write(sessionKey, files) {
       if (files.length === 0) return;
       const folder = folderOf(sessionKey);
-      await mkdir(folder, { recursive: true, mode: 0o700 });
+      const firstCreatedPath = await mkdir(folder, { recursive: true, mode: 0o700 });
       for (const file of files) await write(folder, file);
+      await syncFolder(folder);
+      // The name of a new folder is in the folder above it.
+      if (firstCreatedPath !== undefined) await syncFolder(root);
+      if (firstCreatedPath === root) await syncFolder(dataDir);
     },
     async read(sessionKey, storedName) {
       const path = join(folderOf(sessionKey), storedName);
@@ -145,6 +149,16 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
     },
     removeAll: (sessionKey) => rm(folderOf(sessionKey), { recursive: true, force: true }),
   };
+}
+
+/** Syncs a folder, so that its new names survive a power failure. */
+async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
 }
 
 function ignoreMissingFile(error: unknown): null {
