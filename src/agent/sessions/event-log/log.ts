@@ -176,6 +176,7 @@ async function readConversation(
   if (first !== null && cachedConversation.upToSeq < seq) {
     projection.messages.push({ seq, message: first });
     cachedConversation.upToSeq = seq;
+    cachedConversation.length += inputLength(first);
   }
   if (cachedConversation.upToSeq < seq) {
     const segments = openSegmentsOf(session);
@@ -188,6 +189,14 @@ async function readConversation(
   cache.putConversation(session.key, cachedConversation);
   const { summary, messages, cut, prunedUpToSeq } = projection;
   return { summary, messages: [...messages], cut, prunedUpToSeq };
+}
+
+/** The characters of an input's texts and files, which are nearly all of its event. */
+function inputLength({ parts }: UiMessage): number {
+  return parts.reduce((sum, part) => {
+    if (part.type === 'text') return sum + part.text.length;
+    return part.type === 'file' ? sum + part.url.length : sum;
+  }, 0);
 }
 
 function distinctLocators(locators: readonly (SessionLocator | null)[]): SessionLocator[] {

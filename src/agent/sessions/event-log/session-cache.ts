@@ -23,7 +23,7 @@ export interface CachedConversation {
   projection: ConversationProjection;
   /** All events up to this seq are applied. */
   upToSeq: number;
-  /** Characters of the applied events. */
+  /** Characters of the applied events, at least those of their texts and files. */
   length: number;
 }
 
