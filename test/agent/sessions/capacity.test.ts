@@ -189,10 +189,16 @@ describe('an input without a free place', () => {
     const secondReceipt = await client.sessions.prompt({ sessionId: 'b', text: 'second' });
     const interrupt = (sessionId: string) =>
       client.sessions.prompt({ sessionId, text: 'urgent', delivery: 'interrupt' });
-    expect([await interrupt('b'), await interrupt('c')]).toMatchObject([
-      { queuePosition: 0, waitsFor: 'session' },
+    const interruption = await interrupt('b');
+    expect([interruption, await interrupt('c')]).toMatchObject([
+      { queuePosition: 0, waitsFor: 'capacity' },
       { queuePosition: 1, waitsFor: 'capacity' },
     ]);
+    expect(await client.sessions.getRun({ sessionId: 'b', runId: interruption.runId })).toMatchObject({
+      queuePosition: 0,
+      waitsFor: 'capacity',
+    });
+    expect(await interrupt('b')).toMatchObject({ waitsFor: 'session' });
     const events = await collect(
       client.sessions.follow({ sessionId: 'b' }),
       ({ type }) => type === 'queue.updated',

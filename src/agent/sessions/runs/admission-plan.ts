@@ -180,6 +180,7 @@ function planStarted(submission: Submission, session: SessionRecord, rules: Admi
 
 interface QueuePlace {
   session: SessionRecord;
+  /** What an input at the end of the session's queue waits for. */
   waitsFor: NonNullable<Receipt['waitsFor']>;
   /**
    * The inputs of all sessions that wait for a free place, when the input waits for one too; null while a run
@@ -192,13 +193,16 @@ interface QueuePlace {
 async function planQueued(
   unit: UnitOfWork,
   { queueItemId, delivery, input }: Submission,
-  { session, waitsFor, ahead }: QueuePlace,
+  place: QueuePlace,
   { agentId }: AdmissionRules,
 ): Promise<InputPlan> {
+  const { session, ahead } = place;
   const { queueLength, activeRunId } = session;
   const isUrgent = delivery === 'interrupt';
   const movesOthers = isUrgent && queueLength > 0;
   const queuedRuns = movesOthers ? await waitingRuns(unit, session.key) : [];
+  const isNext = isUrgent && activeRunId === null && !queuedRuns.some((run) => run.isUrgent);
+  const waitsFor = isNext ? 'capacity' : place.waitsFor;
   let queuePosition: number;
   // The active run of the session counts as ahead of its waiting inputs.
   if (ahead === null)
