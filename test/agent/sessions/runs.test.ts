@@ -131,6 +131,31 @@ describe('a run', () => {
     expect(hookNames).toContain('enqueue.after');
   });
 
+  test('shows the input of a tool call as a hook has changed it', async () => {
+    const plugin = definePlugin({
+      name: 'censor',
+      title: 'Censor',
+      description: 'Changes inputs.',
+      actions: {},
+      hooks: { pipelines: { 'tool.before': (value) => ({ ...value, input: { path: 'open' } }) } },
+    });
+    world.gateway.answer((_, index) =>
+      index === 0 ? calls({ name: 'files_list', input: { path: 'secret' } }) : says('Done.'),
+    );
+    const { client } = await world.start({ createOptions: { plugins: [plugin] } });
+    const result = await client.sessions.execute({ instructions: 'Look' });
+    const events = await collect(client.sessions.follow({ sessionId: result.sessionId, until: 'idle' }));
+    expect(events.find(({ type }) => type === 'tool.started')).toMatchObject({ input: { path: 'open' } });
+    expect(result).toMatchObject({
+      message: {
+        parts: expect.arrayContaining([
+          expect.objectContaining({ type: 'dynamic-tool', input: { path: 'open' } }),
+        ]),
+      },
+    });
+    expect(JSON.stringify(world.gateway.requests[1]?.prompt)).not.toContain('secret');
+  });
+
   test('fails with the reason of the guard that refuses it', async () => {
     const plugin = definePlugin({
       name: 'closed',

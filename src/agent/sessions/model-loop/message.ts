@@ -37,6 +37,8 @@ export interface MessageFold {
   addMetadata(type: 'text' | 'reasoning', block: string, metadata: ProviderMetadata): void;
   addSource(source: { id: string; url: string; title?: string | undefined }): void;
   startTool(call: ToolStart): void;
+  /** Replaces the input of a tool call without a result, after hooks have changed it. */
+  changeInput(toolCallId: string, input: unknown): void;
   endTool(toolCallId: string, result: ToolResult): void;
   /** Replaces the text of the last step. */
   replaceText(text: string): void;
@@ -76,6 +78,11 @@ export function foldMessage(): MessageFold {
     return part;
   }
 
+  /** The last one, because a provider may reuse an id in a later step. */
+  function openTool(toolCallId: string): ToolPart | undefined {
+    return parts.filter(isOpenTool).findLast((part) => part.toolCallId === toolCallId);
+  }
+
   return {
     parts: () => parts,
     text: () => stepParts.map(({ text }) => text).join(''),
@@ -92,9 +99,12 @@ export function foldMessage(): MessageFold {
       parts.push({ type: 'source-url', sourceId: id, url, ...(title === undefined ? {} : { title }) });
     },
     startTool: (call) => void parts.push(toToolPart(call)),
+    changeInput(toolCallId, input) {
+      const part = openTool(toolCallId);
+      if (part) part.input = input ?? null;
+    },
     endTool(toolCallId, result) {
-      // The last one, because a provider may reuse an id in a later step.
-      const part = parts.findLast((part) => isOpenTool(part) && part.toolCallId === toolCallId);
+      const part = openTool(toolCallId);
       if (part) Object.assign(part, toolEnd(toolCallId, result));
     },
     replaceText(text) {

@@ -122,6 +122,8 @@ async function runTool(run: StepContext, modelCall: ToolCall, metadata: Metadata
     { toolName, toolCallId, input: modelCall.input },
     hookContext,
   );
+  // The message has the input that the log has and the tool gets, as after a crash.
+  state.message.changeInput(toolCallId, input);
   const call: ToolCall = { ...modelCall, input };
   await record([{ type: 'tool.started', toolCallId, toolName, input, ...metadataMember(metadata) }]);
   const startedMs = clock.monotonicMs();
