@@ -126,15 +126,15 @@ async function runTool(run: StepContext, modelCall: ToolCall, metadata: Metadata
   state.message.changeInput(toolCallId, input);
   const call: ToolCall = { ...modelCall, input };
   await record([{ type: 'tool.started', toolCallId, toolName, input, ...metadataMember(metadata) }]);
-  const startedMs = clock.monotonicMs();
-  const durationMs = () => Math.round(clock.monotonicMs() - startedMs);
   const permission = await requirePermission(run, call);
   if (permission.denial !== null) return state.message.endTool(toolCallId, { denial: permission.denial });
+  const startedMs = clock.monotonicMs();
   const outcome = await execute(run, call, permission.isApproved);
+  const durationMs = Math.round(clock.monotonicMs() - startedMs);
   if (!outcome.ok) {
     const errorText = outcome.message;
     hooks.effect('tool.after', { toolName, toolCallId, input, ok: false, output: errorText }, hookContext);
-    await record([{ type: 'tool.failed', toolCallId, toolName, errorText, durationMs: durationMs() }]);
+    await record([{ type: 'tool.failed', toolCallId, toolName, errorText, durationMs }]);
     return state.message.endTool(toolCallId, { errorText });
   }
   const { output } = await hooks.pipeline(
@@ -142,7 +142,7 @@ async function runTool(run: StepContext, modelCall: ToolCall, metadata: Metadata
     { toolName, toolCallId, input, ok: true, output: outcome.output },
     hookContext,
   );
-  const outputSeq = await record([{ type: 'tool.output', toolCallId, output, durationMs: durationMs() }]);
+  const outputSeq = await record([{ type: 'tool.output', toolCallId, output, durationMs }]);
   state.message.endTool(toolCallId, { output, outputSeq });
   hooks.effect('tool.after', { toolName, toolCallId, input, ok: true, output }, hookContext);
 }
