@@ -1,6 +1,6 @@
 // The system prompt, in sections with their sources. Short, because every step pays for it.
 import { createHash } from 'node:crypto';
-import type { PluginRegistry } from '../../../plugins/index.ts';
+import type { ManagedPlugin, PluginRegistry } from '../../../plugins/index.ts';
 
 export interface Section {
   id: string;
@@ -16,9 +16,9 @@ export function systemSections(
   registry: PluginRegistry,
   session: { system: string | null; attended: boolean; mode: 'work' | 'plan' },
 ): Section[] {
-  const tools = registry.plugins.map(
-    ({ name: plugin, title, description }) => `- ${plugin}_… (${title}): ${description}`,
-  );
+  const tools = registry.plugins
+    .filter(hasActions)
+    .map(({ name: plugin, title, description }) => `- ${plugin}_… (${title}): ${description}`);
   const agent = [
     `You are "${name}", an agent that carries out instructions by using tools and then says what was done.`,
     'You work in one folder, the workspace. Paths are relative to it, with slashes; nothing outside of it can be reached.',
@@ -47,6 +47,15 @@ export function systemSections(
       ? []
       : [{ id: 'session', title: 'The session', source: 'session', text: session.system }]),
   ];
+}
+
+/**
+ * Whether the plugin has actions or may offer some, now or later. Its tools of the moment do not count, so that
+ * the prompt stays the same while, for example, an MCP server is not reachable.
+ */
+function hasActions(plugin: ManagedPlugin): boolean {
+  const { actions, start } = plugin.definition;
+  return plugin.isActive() && (Object.keys(actions).length > 0 || start !== undefined);
 }
 
 export function systemPrompt(sections: readonly Section[]): string {
