@@ -49,7 +49,7 @@ export function context({ readOutput }: { readOutput: ReadOutput }): Plugin {
           const output = sessionId === null ? undefined : await readOutput(sessionId, seq);
           if (output === undefined) refuse(`There is no output with the seq ${seq} in this session.`);
           const text = typeof output === 'string' ? output : JSON.stringify(output);
-          const end = Math.min(text.length, offset + length);
+          const end = endOfPage(text, offset, length);
           return {
             text: text.slice(offset, end).toWellFormed(),
             totalCharacters: text.length,
@@ -59,4 +59,12 @@ export function context({ readOutput }: { readOutput: ReadOutput }): Plugin {
       },
     },
   });
+}
+
+/** Splits no surrogate pair between two pages; a page with room for half of one pair gets the whole pair. */
+function endOfPage(text: string, offset: number, length: number): number {
+  const end = Math.min(text.length, offset + length);
+  const splitsPair = /^[\ud800-\udbff][\udc00-\udfff]$/.test(text.slice(end - 1, end + 1));
+  if (!splitsPair) return end;
+  return end - 1 > offset ? end - 1 : end + 1;
 }
