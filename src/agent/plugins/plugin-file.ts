@@ -159,7 +159,9 @@ async function readContent(path: string): Promise<FileContent> {
   if (!result.ok) {
     throw new SettingError(`--plugin-config: ${path} is invalid: ${listErrors(result.details, 'the file')}.`);
   }
-  requireExpiries(path, (content as FileContent).permissions ?? []);
+  const { permissions = [], mcpServers = {} } = content as FileContent;
+  requireExpiries(path, permissions);
+  requireAddresses(path, mcpServers);
   return content as FileContent;
 }
 
@@ -184,4 +186,14 @@ function requireExpiries(path: string, rules: readonly RuleDefinition[]): void {
           '2027-01-31T12:00:00Z.',
       );
   }
+}
+
+// The schema checks only how an address begins.
+function requireAddresses(path: string, servers: Readonly<Record<string, McpServer>>): void {
+  for (const [name, server] of Object.entries(servers))
+    if ('url' in server && !URL.canParse(server.url))
+      throw new SettingError(
+        `--plugin-config: ${path} is invalid: mcpServers.${name}.url is ${JSON.stringify(server.url)}, ` +
+          'which is not an address; write one such as https://mcp.example.com/mcp.',
+      );
 }

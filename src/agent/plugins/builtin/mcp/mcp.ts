@@ -93,5 +93,14 @@ function secretsOf(server: McpServer): string[] {
       /key|token|secret|pass|auth|credential/i.test(name) ? [value] : [],
     );
   const { password, searchParams } = new URL(server.url);
-  return [...Object.values(server.headers ?? {}), ...searchParams.values(), decodeURIComponent(password)];
+  return [...Object.values(server.headers ?? {}), ...searchParams.values(), decode(password)];
+}
+
+/** The text without percent encoding; the text itself if that is malformed. */
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
