@@ -305,6 +305,7 @@ function requireGatewayUrl(address: string): void {
     url !== undefined &&
     /^https?:$/.test(url.protocol) &&
     url.username === '' &&
+    url.password === '' &&
     url.search === '' &&
     url.hash === '';
   if (!isUsable)

@@ -48,6 +48,7 @@ describe('readAgentConfig', () => {
     [{ model: '../x' }, /--model/],
     [{ 'gateway-url': 'file:///etc' }, /--gateway-url/],
     [{ 'gateway-url': 'http://user:pass@gateway' }, /--gateway-url/],
+    [{ 'gateway-url': 'http://:pass@gateway' }, /--gateway-url/],
     [{ 'allow-origin': 'localhost:3000' }, /--allow-origin/],
     [{ 'allow-origin': 'http://localhost:3000/' }, /--allow-origin/],
     [{ 'gateway-token': 'x' }, /--gateway-token is not an option/],
