@@ -144,8 +144,6 @@ async function callTool(
     client.callTool({ name: tool, arguments: input }, undefined, {
       signal: requestSignal,
       timeout: timeoutMs,
-      maxTotalTimeout: timeoutMs,
-      resetTimeoutOnProgress: true,
     }),
   );
   const content = (Array.isArray(answer.content) ? answer.content : []).map(toContent);
