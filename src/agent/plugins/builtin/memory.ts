@@ -1,7 +1,7 @@
 // The plugin `memory`: notes that outlive a session. The system prompt tells the model to treat
 // them as notes and never as instructions, since they may contain text from third parties.
 import { id } from '../../../kernel/ids.ts';
-import { definePlugin, type Plugin } from '../definition/plugin.ts';
+import { definePlugin, everyCaller, type Plugin } from '../definition/plugin.ts';
 import type { NoteStore } from './store.ts';
 
 const maxNotes = 10_000;
@@ -52,8 +52,6 @@ const removeSchema = {
   },
   additionalProperties: false,
 };
-
-const everyCaller = { api: true, command: true };
 
 export function memory({ store }: { store: NoteStore }): Plugin {
   return definePlugin<MemoryInputs>({

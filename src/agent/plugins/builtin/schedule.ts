@@ -1,5 +1,5 @@
 // The plugin `schedule`: instructions that run later, once or repeatedly.
-import { definePlugin, type Action, type Plugin } from '../definition/plugin.ts';
+import { definePlugin, everyCaller, type Action, type Plugin } from '../definition/plugin.ts';
 import { nextOccurrence } from './cron.ts';
 import { createScheduleRunner, type ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts';
 
@@ -51,8 +51,6 @@ const repeatSchema = {
   },
   additionalProperties: false,
 };
-
-const everyCaller = { api: true, command: true };
 
 export function schedule(options: ScheduleRunnerOptions): Plugin {
   const runner = createScheduleRunner(options);

@@ -88,6 +88,9 @@ export interface Action<Input = never> {
   run(input: Input, context: ActionContext): Promise<unknown>;
 }
 
+/** The members of an action that everyone with the agent's token or its data folder may run. */
+export const everyCaller = { api: true, command: true } as const;
+
 /** The argument of `start`. */
 export interface StartContext {
   /** Aborted at the deadline of the start and when the agent stops. */

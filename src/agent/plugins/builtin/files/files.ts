@@ -5,6 +5,7 @@ import { createSerializer } from '../../../../kernel/async.ts';
 import { refusal } from '../../../refusal.ts';
 import {
   definePlugin,
+  everyCaller,
   type Action,
   type PermissionContext,
   type Plugin,
@@ -54,8 +55,6 @@ type FilesActions<Name extends keyof FilesInputs> = { [Key in Name]: Action<File
 
 /** The workspace of a call. */
 type WorkspaceOf = (call: PermissionContext) => Workspace;
-
-const everyCaller = { api: true, command: true };
 
 /** The plugin; each call works in the workspace of its session. */
 export function files(workspaceAt: WorkspaceAt): Plugin {
