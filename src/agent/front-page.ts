@@ -32,7 +32,11 @@ export function frontPage({
     ],
     token:
       local === undefined
-        ? { text: 'The first token is in the file agent.token of the data folder (AGENT_DATA_DIR).' }
+        ? {
+            text:
+              'The first token is in the file agent.token of the data folder (AGENT_DATA_DIR), ' +
+              'or in the file that AGENT_TOKEN_FILE names.',
+          }
         : localToken(local, url),
   };
 }
