@@ -102,7 +102,7 @@ export class StoreModel {
   readonly tickets = new Map<string, Ticket>();
   /** Request ids whose charge the database refuses, as it refuses a value out of range. */
   readonly refusedRequests = new Set<string>();
-  /** Grows with each change of a row. */
+  /** Grows with each change of credits: of balances, caps, holds, allotments and their reports. */
   changes = 0;
   private readonly nowMs: () => number;
   private readonly startedMs: () => number;
@@ -168,6 +168,7 @@ export class StoreModel {
   }
 
   renew(gatewayId: string, reports: readonly AllotmentReport[], leaseMs: number): AllotmentRow[] {
+    this.changes += 1;
     const reportOf = new Map(reports.map((report) => [report.allotmentId, report]));
     const rows: AllotmentRow[] = [];
     for (const row of this.allotments.values()) {
@@ -184,6 +185,7 @@ export class StoreModel {
     const journal = this.journals.get(gatewayId);
     if (answerNumber !== null && journal !== undefined)
       journal.reportDone = Math.max(journal.reportDone, answerNumber);
+    if (reports.length > 0) this.changes += 1;
     for (const report of reports) {
       const row = this.openRow(report.allotmentId);
       if (row?.gatewayId === gatewayId) storeReport(row, report);
@@ -325,6 +327,7 @@ export class StoreModel {
 
   /** Adds credits; they pay a debt first. */
   post(userId: string, credits: bigint): void {
+    this.changes += 1;
     const account = this.account(userId);
     const paidCredits = smaller(account.owed, credits);
     account.owed -= paidCredits;
@@ -351,6 +354,7 @@ export class StoreModel {
 
   /** A cap never goes below what the key has spent and holds. Returns the cap of the key now. */
   lowerCap(tokenId: string, cap: bigint): bigint {
+    this.changes += 1;
     const key = this.key(tokenId);
     key.cap = larger(cap, key.spent + key.held);
     return key.cap;
@@ -359,6 +363,7 @@ export class StoreModel {
   /** An exact hold, as of a job. Returns false when account or key lack the credits. */
   hold(hold: HoldRow): boolean {
     if (hold.amount > this.available(hold.userId, hold.tokenId)) return false;
+    this.changes += 1;
     this.holds.set(hold.holdId, { ...hold });
     this.account(hold.userId).held += hold.amount;
     this.key(hold.tokenId).held += hold.amount;
