@@ -5,13 +5,18 @@ import { startCall } from './clients.ts';
 import { noFaults } from './database-link.ts';
 import { checkBalanceRead, checkShownHeld, currentUse } from './balance-reads.ts';
 import { aftermathMs } from './invariants.ts';
-import { startGateway, type LedgerModules } from './gateway.ts';
+import { holdLeaseMs, startGateway, type LedgerModules } from './gateway.ts';
 import { createDisk, loseUnsyncedLines, loseUnwrittenLines } from './journal-model.ts';
 import { type Action, printPlain } from './schedule.ts';
 import type { CallRecord, Machine, World } from './world.ts';
 
 /** Longest delay between the request for a balance and the statement that asks the other gateways. */
 const maximumDelayMs = 1_000;
+
+/** How long the gateways have to return idle credits of what was closed, before the change of the balance is made. */
+const closingMs = 1_000;
+/** How long the database is down during a restore. */
+const restoreMs = 500;
 
 type MachineAction = Extract<Action, { machine: number }>;
 type SharedAction = Exclude<Action, MachineAction>;
@@ -84,13 +89,13 @@ function actOnDatabase(world: World, action: SharedAction): void {
     case 'refund':
     case 'deduct':
       model.close({ userId: action.userId });
-      scheduler.after(1_000, null, () =>
+      scheduler.after(closingMs, null, () =>
         model.takeBack(action.userId, action.credits, action.kind === 'refund'),
       );
       return;
     case 'cap':
       model.close({ tokenId: action.tokenId });
-      scheduler.after(1_000, null, () => model.lowerCap(action.tokenId, action.cap));
+      scheduler.after(closingMs, null, () => model.lowerCap(action.tokenId, action.cap));
       return;
     case 'revoke':
       model.close({ tokenId: action.tokenId });
@@ -166,10 +171,11 @@ function stopDatabase(world: World, forMs: number, clockAheadMs: number): void {
 function restore(world: World): void {
   const { server, backup } = world;
   if (backup === null) return;
-  stopDatabase(world, 500, 0);
+  stopDatabase(world, restoreMs, 0);
   server.model.restore(backup, `generation-${server.starts}`);
+  // The holds of the copy have leases as well. The events that would settle them may have run before the restore.
   for (const holdId of server.model.holds.keys())
-    world.scheduler.after(45_000, null, () => void server.model.settleHold(holdId, 0n));
+    world.scheduler.after(holdLeaseMs, null, () => void server.model.settleHold(holdId, 0n));
 }
 
 /** Reads the balance on the machine soon after the user's next answer. */

@@ -24,6 +24,8 @@ export interface LedgerModules {
 }
 
 const restartMs = 500;
+/** A hold that nothing settles is settled without a price after this time, when its lease expires. */
+export const holdLeaseMs = 45_000;
 
 /** Starts a process on the machine unless it has one. Repeats a failed start, as a supervisor does. */
 export function startGateway(world: World, machine: Machine, modules: LedgerModules): void {
@@ -126,8 +128,7 @@ async function writeHold(
   const { model } = world.server;
   const isHeld = await gateway.send('hold', () => {
     if (model.holds.has(hold.holdId)) return true;
-    // The hold is settled when its lease expires, unless it was settled before.
-    world.scheduler.after(45_000, null, () => void model.settleHold(hold.holdId, 0n));
+    world.scheduler.after(holdLeaseMs, null, () => void model.settleHold(hold.holdId, 0n));
     return model.hold(hold);
   });
   if (!isHeld) throw modules.insufficientCredits(hold.amount, model.available(hold.userId, hold.tokenId));

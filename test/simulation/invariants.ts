@@ -1,5 +1,6 @@
 // The promises of the ledger. `checkStep` runs after each step, the others where a
 // client gets an answer, a lease is used or the world is quiet.
+import { maximumClockJumpMs } from '../../src/gateway/credits/allotments/times.ts';
 import type { Problem } from '../../src/kernel/problem.ts';
 import { larger, smaller } from './bigint.ts';
 import type { JournalFolder } from './journal-model.ts';
@@ -31,7 +32,10 @@ export function checkStep(world: World, process: Process | null): void {
   for (const call of world.openCalls) if (call.state === 'reserving') noteShortage(world, call);
 }
 
-/** No balance and no cap is below zero; accounts and keys hold the credits of their holds and allotments. */
+/**
+ * No balance and no cap is below zero, a report counts no more than its allotment has, and an account with a debt has
+ * no free credits. Accounts and keys hold the credits of their holds and allotments.
+ */
 function checkBalances(world: World, model: StoreModel): void {
   const heldOf = new Map<string, bigint>();
   for (const row of model.allotments.values()) {
@@ -60,7 +64,10 @@ function checkBalances(world: World, model: StoreModel): void {
   }
 }
 
-/** The process counts no more credits as reserved than its open calls have reserved. */
+/**
+ * The process counts no more credits as reserved than its open calls have reserved, and reserves more only under a
+ * valid lease.
+ */
 function checkReservations(world: World, gateway: Gateway): void {
   let [totalCredits, openCredits] = [0n, 0n];
   for (const { reserved, unapplied, allotmentId } of gateway.reports()) {
@@ -261,7 +268,9 @@ export function isOver(model: StoreModel, { state, plan }: CallRecord): boolean 
 export function checkLease(world: World, gateway: Gateway, allotmentId: string): void {
   const sentMs = gateway.leases.get(allotmentId);
   const ageMs = sentMs === undefined ? Number.POSITIVE_INFINITY : world.scheduler.nowMs() - sentMs;
-  const limitMs = world.hadClockJump ? takeBackMs : leaseMs + 1_001;
+  // A suspension of up to a second goes unnoticed, and a jump of the wall clock can hide a longer one. The allotment
+  // must not be used after another gateway may have taken it back.
+  const limitMs = world.hadClockJump ? takeBackMs : leaseMs + maximumClockJumpMs + 1;
   if (ageMs > limitMs) fail(world, `${allotmentId} was used ${ageMs} ms after its lease was renewed`);
 }
 

@@ -123,10 +123,11 @@ describe('journal model', () => {
     await run(journal.sync(journal.append(finalLine('use_1', 5n))));
     for (let line = 2; line < 50; line += 1) journal.append(finalLine(`use_${line}`, 1n));
     scheduler.kill(process);
+    // With this seed some of the 48 unsynced lines are lost.
     loseUnsyncedLines(disk, process, seededRandom(3));
     const lines = await charges();
     expect(lines[0]).toMatchObject({ usageId: 'use_1', credits: 5n });
-    expect(lines.length).toBeLessThan(49);
+    expect(lines.length).toBeLessThan(1 + 48);
   });
 
   test('charges the last checkpoint of a call that was sent', async () => {
