@@ -1,6 +1,6 @@
 // Splits a command line of sh into its simple commands, for rules that allow some commands only. It parses a
-// small part of the language on purpose, and rejects everything that could run anything but the literal
-// words.
+// small part of the language on purpose, and rejects everything that could run anything but the words as they
+// are written. Words may have wildcards for file names, which rules compare as text.
 
 const operators = /^(?:&&|\|\||[;|&\n])/;
 // These redirections discard output or join stdout and stderr. Any other redirection could write any file, so
@@ -32,7 +32,7 @@ const plainWord = /^[\w@%+=:,./~*?[\]^-]+$/;
 
 /**
  * Returns the simple commands in a normal form: words separated by single spaces, words with other characters
- * in single quotes. Undefined for a text with expansions, redirections, assignments, groups, comments or
+ * in single quotes. Undefined for a text with expansions other than file names, redirections, assignments, groups, comments or
  * control structures.
  */
 export function simpleCommands(text: string): string[] | undefined {

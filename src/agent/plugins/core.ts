@@ -97,6 +97,7 @@ async function callWithHooks(request: ActionRequest, options: PluginCoreOptions)
           tool,
           input,
           workspace: options.workspace,
+          // The holder of the token is the person who would approve the call.
           isApproved: true,
           signal: request.signal,
           timeoutMs: options.toolTimeoutMs,

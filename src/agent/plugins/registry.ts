@@ -14,6 +14,7 @@ export interface PluginRegistry {
   plugin(name: string): ManagedPlugin | undefined;
   /** The available tools. Their order is stable: a changed order would miss the providers' prompt caches. */
   readonly tools: readonly Tool[];
+  /** The tool with this name, even if its plugin is not available. */
   tool(name: string): Tool | undefined;
   /** The parts of the system prompt that plugins contribute. */
   sections(): { source: string; text: string }[];

@@ -77,6 +77,7 @@ export const sandboxHome = '/tmp/home';
 export function sandboxArguments(view: SandboxView, folder: string): string[] {
   return [
     '--unshare-all',
+    // `--unshare-all` alone goes on without a user namespace where the kernel refuses one.
     '--unshare-user',
     ...(view.disablesUserNamespaces ? ['--disable-userns'] : []),
     ...(view.hasNetwork ? ['--share-net'] : []),

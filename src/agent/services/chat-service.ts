@@ -55,7 +55,7 @@ export function chatRoutes({ directory }: { directory: ServiceDirectory }): Serv
             success: true,
             serviceName: 'chat',
             queued: true,
-            queueItemId: queueItemId ?? runId,
+            queueItemId,
             queuePosition,
             sessionId,
             runId,

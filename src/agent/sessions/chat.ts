@@ -17,7 +17,7 @@ export interface ChatMessage {
 }
 
 export type ChatReceipt = Required<Pick<ExecuteReceipt, 'queueItemId' | 'queuePosition' | 'seq'>> &
-  ExecuteReceipt & { queued: true };
+  ExecuteReceipt & { queued: true; queueItemId: string };
 
 export interface Chat {
   /** Resolves once the message is durable. */
@@ -39,6 +39,7 @@ export function createChat(inputs: Pick<InputSubmitter, 'submit'>): Chat {
         // A message that starts at once counts as queued too: it is the head of the queue, at
         // position 0.
         queued: true,
+        // Every input of a chat has a queue item, which the type of a receipt does not say.
         queueItemId: queueItemId ?? runId,
         queuePosition,
         sessionId,

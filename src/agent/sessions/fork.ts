@@ -151,6 +151,7 @@ async function createFork(
     key,
     id: key,
     agentId,
+    // A fork has no chat, and is not removed after the retention of `execute` sessions.
     kind: parent.kind === 'execute' || parent.kind === 'chat' ? 'sdk' : parent.kind,
     title: request.title ?? parent.title,
     model: parent.model,

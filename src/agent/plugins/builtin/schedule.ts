@@ -84,6 +84,7 @@ function addingActions(
       async run({ instructions, at, inSeconds = 0 }, { refuse }) {
         const nowMs = clock.now().getTime();
         const dueMs = at === undefined ? nowMs + inSeconds * 1000 : Date.parse(at);
+        // The negation also refuses a time that `Date.parse` does not accept, such as one with a leap second.
         if (!(dueMs >= nowMs - pastToleranceMs && dueMs <= nowMs + maxDelaySeconds * 1000))
           refuse('The time must be in the future and at most a year from now.');
         await requireFreeSlot(refuse);

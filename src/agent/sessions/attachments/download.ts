@@ -20,13 +20,16 @@ export function contentHeaders({ fileName }: Pick<AttachmentRecord, 'fileName'>)
   };
 }
 
-/** The media type without parameters; text was stored as UTF-8, whatever charset its caller named. */
+/**
+ * The media type with its parameters. Text gets UTF-8 as its only parameter: it was stored so, whatever charset
+ * its caller named.
+ */
 export function mediaTypeOf({
   contentType,
   encoding,
 }: Pick<AttachmentRecord, 'contentType' | 'encoding'>): string {
-  const [mediaType = ''] = contentType.split(';');
   if (encoding === 'base64') return contentType.trim();
+  const [mediaType = ''] = contentType.split(';');
   return `${mediaType.trim()}; charset=utf-8`;
 }
 

@@ -29,8 +29,8 @@ export interface CompactionOptions {
   recover(error: unknown): Promise<void>;
 }
 
-// The window that is assumed for a model whose window is unknown. Summaries of longer requests are rarely
-// good.
+// The window that is assumed for a model whose window is unknown. It is smaller than the one that `context.ts`
+// assumes for a prompt, because summaries of longer requests are rarely good.
 const defaultWindow = 100_000;
 const requestShare = 0.5;
 const summaryShare = 0.1;
@@ -113,6 +113,7 @@ export function planWithinRun(past: RunPast, keepTokens: number): RunCompactionP
   const { from: fromStep, tokens } = keepSteps(stepTokens, skippedSteps, keepTokens);
   if (fromStep > skippedSteps) {
     const steps = splitSteps(parts).slice(skippedSteps, fromStep);
+    // The input stays in the prompt, but a summary of its first steps makes no sense without it.
     const earlierPart = { ...conversation, messages: messages.slice(0, inputIndex + 1) };
     const stepTexts = steps.flatMap((step) => transcriptOf({ role: 'assistant', parts: step }));
     return {

@@ -13,7 +13,10 @@ export interface ModelRetryLimits {
 }
 
 export interface ModelRetry {
-  /** Resolves with true when the call should be made again, and with false when its failure is final. */
+  /**
+   * Waits, and resolves with true when the call should be made again; resolves with false when its failure is
+   * final. Rejects when the run is aborted during the wait.
+   */
   recover(error: unknown, step: number): Promise<boolean>;
 }
 

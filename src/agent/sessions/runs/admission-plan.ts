@@ -276,6 +276,7 @@ function receiptOf(
   return {
     runId,
     sessionId: session.id,
+    // A compaction has no message, but the member is required.
     messageId: inputMessageIdOf(submission) ?? runId,
     status: isWaiting ? 'accepted' : 'running',
     queued: isWaiting,

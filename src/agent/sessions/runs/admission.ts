@@ -186,6 +186,7 @@ async function findAcceptedPrompts(
   );
 }
 
+/** The record of a session that is about to be inserted. The plan of its first inputs reads no times. */
 function emptyRecord(session: NewSession): SessionRecord {
   return {
     key: session.key,

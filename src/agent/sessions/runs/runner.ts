@@ -122,6 +122,7 @@ async function compactConversation(
     reason: 'asked',
     signal,
     async recover(error) {
+      // A compaction has one step.
       if (!(await modelRetry.recover(error, 1))) throw error;
     },
   });

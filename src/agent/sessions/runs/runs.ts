@@ -232,6 +232,7 @@ function start(context: Context, started: StartedRun): Promise<CompletedRun | Pr
   const { runId } = started;
   const run: LocalRun = {
     abort: new AbortController(),
+    // Replaced below: the execution needs this handle first.
     settlement: Promise.resolve(runLost()),
     hasSteer: options.hasReplicas,
     hasTakenSteers: false,

@@ -98,7 +98,7 @@ export function replaceText(
       `${label} contains the old text ${count} times; add more of the lines around it, or set \`all\`.`,
     );
   // Check the length before joining: replacing every occurrence of one letter by a long text could
-  // otherwise allocate gigabytes.
+  // otherwise allocate gigabytes. A text has at least as many bytes as characters; callers check the bytes.
   if (text.length + count * (newText.length - oldText.length) > maxBytes) throw sizeRefusal(path, maxBytes);
   return { text: pieces.join(newText), count };
 }
@@ -167,6 +167,7 @@ function pathOf({ oldPath, newPath }: FileDiff): string {
   return newPath ?? oldPath ?? '';
 }
 
+/** Anything that is not missing exists, such as a file of more than 0 bytes, which this read refuses. */
 async function pathExists(workspace: Workspace, path: string): Promise<boolean> {
   return workspace.read(path, 0).then(
     () => true,

@@ -63,7 +63,7 @@ export async function renderInput(
     ...notes.map((note) => `[${note} was left out here, because this model does not accept it.]`),
     text,
   ].filter((piece) => piece.trim() !== '');
-  // Providers refuse a message without text, and would then refuse every later request of the session.
+  // Providers refuse a message without any content, and would then refuse every later request of the session.
   if (texts.length === 0 && media.length === 0) texts.push('[The input has no text.]');
   const content: UserContent = [
     ...(texts.length === 0 ? [] : [{ type: 'text' as const, text: texts.join('\n\n') }]),
