@@ -74,12 +74,14 @@ export function createHooks(options: EngineOptions): HookEngine {
       // The registry admits at most one resolver for each hook name.
       const [hook] = hooksOf('resolves', name);
       if (!hook) return undefined;
+      let answer: unknown;
       try {
-        const answer = await callHook(hook, value, context, options);
-        return answer === undefined ? undefined : (JSON.parse(JSON.stringify(answer)) as unknown);
+        answer = await callHook(hook, value, context, options);
       } catch {
+        // callHook has logged it.
         return undefined;
       }
+      return answer === undefined ? undefined : jsonCopy(answer, hook, options.log);
     },
     async untilSettled() {
       while (runningEffects.size > 0) await Promise.all(runningEffects);
@@ -105,6 +107,19 @@ async function pipe<Value extends object>(
     // callHook has logged it.
   }
   return value;
+}
+
+/** The answer as its JSON says it; undefined, with a log entry, when it has none. */
+function jsonCopy(answer: unknown, { owner, name }: Hook, log: Log): unknown {
+  try {
+    return JSON.parse(JSON.stringify(answer)) as unknown;
+  } catch (error) {
+    log.warn(
+      { err: error, plugin: owner.name, hook: name },
+      'a resolver returned what is not JSON; its result is dropped',
+    );
+    return undefined;
+  }
 }
 
 /** Throws for a plugin whose guard cannot decide because it did not start. */

@@ -2,6 +2,8 @@
 // only.
 import { describe, expect, test } from 'vitest';
 import { createRegistry, definePlugin, type Hooks, type Plugin } from '../../../src/agent/plugins/index.ts';
+import { createLog } from '../../../src/kernel/log.ts';
+import { createRedactor } from '../../../src/kernel/secrets/secret.ts';
 
 type PluginHooks = NonNullable<Plugin['hooks']>;
 const plugin = (name: string, hooks: PluginHooks): Plugin =>
@@ -162,6 +164,20 @@ describe('effects and resolves', () => {
       await resolveWith(hang),
       await hooksOf().resolve('tool.before', value, context),
     ]).toEqual([undefined, undefined, undefined, undefined]);
+  });
+
+  test('log and drop a result that is not JSON', async () => {
+    const value = { toolName: 't', toolCallId: 'c', input: null };
+    for (const result of [() => 'text', 7n]) {
+      const lines: string[] = [];
+      const log = createLog({ level: 'warn', redactor: createRedactor(), write: (line) => lines.push(line) });
+      const resolver = plugin('a', { resolves: { 'tool.before': () => result } });
+      const { hooks } = createRegistry([resolver], { hookMs: 50, log });
+      expect(await hooks.resolve('tool.before', value, context)).toBeUndefined();
+      expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([
+        expect.objectContaining({ plugin: 'a', hook: 'tool.before' }),
+      ]);
+    }
   });
 
   test('refuse a second resolver for a name', () => {
