@@ -55,8 +55,9 @@ export async function compact(
     ]);
   };
   await writer.record([{ type: 'compaction.started', reason, tokens: tokensBefore }]);
+  let result: Awaited<ReturnType<typeof summarize>>;
   try {
-    const { summary, usage } = await summarize({
+    result = await summarize({
       model: options.model,
       earlierSummary,
       transcript: plan.transcript,
@@ -65,11 +66,11 @@ export async function compact(
       signal: options.signal,
       recover: options.recover,
     });
-    return { summary, usage, seq: await recordEnd('completed', summary) };
   } catch (error) {
     await recordEnd('failed', null);
     throw error;
   }
+  return { ...result, seq: await recordEnd('completed', result.summary) };
 }
 
 /** Plans to replace the whole conversation. */
