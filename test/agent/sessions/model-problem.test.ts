@@ -1,6 +1,7 @@
 // How the agent classifies refusals of model calls.
 import { describe, expect, test } from 'vitest';
-import { isUnsupportedInput } from '../../../src/agent/sessions/model-loop/model-problem.ts';
+import { GatewayError } from '@townhall/gateway';
+import { isUnsupportedInput, modelProblem } from '../../../src/agent/sessions/model-loop/model-problem.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 
 describe('isUnsupportedInput', () => {
@@ -11,4 +12,10 @@ describe('isUnsupportedInput', () => {
     const refusal = new Problem('impossible', 'upstream_refused', message);
     expect(isUnsupportedInput(refusal)).toBe(isUnsupported);
   });
+});
+
+test('the message of a refusal splits no character where it is cut off', () => {
+  const message = `${'x'.repeat(499)}😀`;
+  const error = new GatewayError({ message, code: 'upstream_refused', status: 400 });
+  expect(modelProblem(error).message).toBe(`The model refused the request: ${'x'.repeat(499)}`);
 });

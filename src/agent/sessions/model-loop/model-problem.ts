@@ -2,6 +2,7 @@
 // passed on where the caller can act on it; addresses, tokens and the texts of exceptions never are.
 import { GatewayError } from '@townhall/gateway';
 import { Problem, type ProblemKind } from '../../../kernel/problem.ts';
+import { startOfText } from '../../../kernel/start-of-text.ts';
 import type { ProblemCode } from '../../../contract/problem-code.gen.ts';
 
 /**
@@ -85,7 +86,7 @@ function creditProblem(error: GatewayError): Problem {
 // removed keys and addresses from it.
 function refusalProblem(error: GatewayError): Problem {
   const code = refusalCodes.get(error.code) ?? 'upstream_refused';
-  const message = `The model refused the request: ${error.message.slice(0, 500)}`;
+  const message = `The model refused the request: ${startOfText(error.message, 500)}`;
   return new Problem('impossible', code, message, { cause: error });
 }
 
