@@ -1,5 +1,6 @@
-// Counts the bytes of a prompt as JSON without serializing it, which would take a second
-// for a session of some hundred megabytes. The gateway rejects longer bodies with 413.
+// Counts the bytes of a prompt's texts and files as JSON, without the names and brackets around them. It does
+// not serialize the prompt, which would take a second for a session of some hundred megabytes. The gateway
+// rejects longer bodies with 413.
 import { nextTurn } from '../kernel/async.ts';
 
 /** Longest prompt that the gateway accepts, in bytes of JSON. */

@@ -21,7 +21,7 @@ export const agentVariable = 'TOWNHALL_OWNER';
 const processVariable = 'TOWNHALL_PROGRAM';
 // The limit in decimal: ten digits of the agent, then nine of the process. Shells count in blocks of
 // 512 bytes, and 512 divides 10^9, so the agent's digits stay readable. The number stays below 2^63.
-const maxMarks = 1_953_125;
+const maxMarks = 1_000_000_000 / 512;
 let markCount = 0;
 
 /**

@@ -14,7 +14,7 @@ export interface SearchRequest {
   query: { text: string } | { pattern: string };
   /** A folder or a file, relative to the workspace. */
   folder: string;
-  /** A glob; only files whose path below the folder matches are searched. */
+  /** A glob; of a folder, only files whose path below it matches are searched. */
   files: string | undefined;
   ignoreCase: boolean;
   signal: AbortSignal;

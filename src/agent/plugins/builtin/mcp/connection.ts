@@ -227,6 +227,7 @@ function createTransport(
       fetch: boundedFetch(options.fetch),
       ...(server.headers ? { requestInit: { headers: server.headers } } : {}),
     }) as Transport;
+  // A server that is a command has been prepared as a program; the defaults only satisfy the types.
   const [command = server.command, ...args] = program?.command ?? [];
   return new StdioClientTransport({
     command,

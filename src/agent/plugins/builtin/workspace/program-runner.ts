@@ -33,7 +33,10 @@ export interface ProgramRunner {
    * when a sandbox is required and unavailable.
    */
   prepare(request: ProgramRequest): Promise<SandboxedProgram>;
-  /** Runs one command. `execute` must resolve only after all processes of the command have exited. */
+  /**
+   * Runs one command. `execute` must resolve only after all processes of the command have exited, and reject
+   * only if the command did not start.
+   */
   run<T>(
     request: ProgramRequest & { mayChangeProtected: boolean },
     execute: (program: SandboxedProgram) => Promise<T>,

@@ -15,7 +15,7 @@ export interface WorkspaceScan {
   hidden: readonly string[];
   /**
    * Absolute paths of files and folders that other programs run or read as
-   * configuration; a repository's folder is listed with its parts.
+   * configuration. A repository's folder is listed besides its parts, so that it is not moved.
    */
   protected: readonly ProtectedEntry[];
   /** Paths that the configuration of repositories names; they need not exist. */
