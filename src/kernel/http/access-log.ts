@@ -35,8 +35,14 @@ function loggedPath({ operation, path }: HttpRequest): string | undefined {
   return operation.handlerId === operation.operationId ? undefined : operation.path;
 }
 
-// Flat members, because the log has to copy nested objects.
-function noteFields({ tokens, credits, upstreamMs, ttftMs, ...rest }: CallNote): Record<string, unknown> {
+/** The note of a call as flat members, because the log has to copy nested objects. */
+export function noteFields({
+  tokens,
+  credits,
+  upstreamMs,
+  ttftMs,
+  ...rest
+}: CallNote): Record<string, unknown> {
   return {
     ...rest,
     inputTokens: tokens?.input,

@@ -16,6 +16,7 @@ import { id } from '../ids.ts';
 import type { JsonRecord } from '../json-value.ts';
 import type { Log } from '../log.ts';
 import { Problem } from '../problem.ts';
+import { noteFields } from './access-log.ts';
 import type { RequestObserver } from './observer.ts';
 import type { RequestTrace } from './request.ts';
 
@@ -123,19 +124,17 @@ export class SocketRequest implements ContractRequest {
   end(): void {
     this.#giveBytes();
     this.#giveBytes = () => {};
-    const { tokens: _tokens, credits, ...notes } = this.notes ?? {};
     const durationMs = this.#options.clock.monotonicMs() - this.startedMs;
     this.#options.observer?.recordEnd(this, durationMs);
     this.log.info(
       {
-        ...notes,
+        ...noteFields(this.notes ?? {}),
         operationId: this.operation?.handlerId,
         identity: this.identity?.kind,
         bytesIn: this.#body?.length ?? 0,
         status: this.response.statusCode,
         ms: Math.round(durationMs),
         ...(this.isClientGone ? { clientGone: true } : {}),
-        ...(credits === undefined ? {} : { credits: Number(credits) }),
       },
       'socket call',
     );

@@ -3,6 +3,7 @@
 import type { IncomingMessage } from 'node:http';
 import { WebSocket } from 'ws';
 import type { Contract } from '../contract/contract.ts';
+import { failureNote } from '../contract/failure-note.ts';
 import { id } from '../ids.ts';
 import { isRecord, type JsonRecord } from '../json-value.ts';
 import { asProblem, Problem, renderProblem } from '../problem.ts';
@@ -182,7 +183,7 @@ export class SocketSession {
       }
     } catch (error) {
       if (!this.#isOpen) return;
-      const problem = asProblem(request.abortReason instanceof Problem ? request.abortReason : error);
+      const problem = problemOf(request, error);
       if (problem.kind === 'internal')
         request.log.error({ err: problem.cause ?? problem }, 'a socket call failed');
       const event = errorEvent(problem, request.requestId);
@@ -201,7 +202,8 @@ export class SocketSession {
     try {
       await (observer === undefined ? forward() : observer.runWithin(request, forward));
     } catch (error) {
-      request.response.statusCode = asProblem(error).status;
+      // A client that has left receives no error, and its leaving is not one.
+      if (this.#isOpen) noteFailure(request, problemOf(request, error));
       throw error;
     } finally {
       request.isClientGone = !this.#isOpen;
@@ -230,6 +232,16 @@ export class SocketSession {
     await promise;
     clearTimeout(timer);
   }
+}
+
+/** A call that was stopped by a drain or a revocation may throw any error; the client receives the reason. */
+function problemOf({ abortReason }: SocketRequest, error: unknown): Problem {
+  return asProblem(abortReason instanceof Problem ? abortReason : error);
+}
+
+function noteFailure(request: SocketRequest, problem: Problem): void {
+  request.response.statusCode = problem.status;
+  request.note(failureNote(problem));
 }
 
 // With this many bytes in the socket's buffer, the next event waits for the client.

@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Contract } from '../../../src/kernel/contract/contract.ts';
 import type { AnyReply } from '../../../src/kernel/contract/reply.ts';
+import type { ContractRequest } from '../../../src/kernel/contract/request.ts';
 import { createBodyBudget } from '../../../src/kernel/http/body/budget.ts';
 import { createWebSockets, type SocketLimits } from '../../../src/kernel/http/websocket.ts';
 import { createLog } from '../../../src/kernel/log.ts';
@@ -18,15 +19,16 @@ afterEach(async () => {
   }
 });
 
-type Dispatch = (signal: AbortSignal) => AsyncIterable<{ data: unknown }>;
+type Dispatch = (signal: AbortSignal, request: ContractRequest) => AsyncIterable<{ data: unknown }>;
 
 /** A server where each message of a client is a call of `dispatch`. `admit` is called during each handshake. */
 async function start(dispatch: Dispatch, limits: Partial<SocketLimits>, admit = (_: IncomingMessage) => {}) {
+  const logLines: Record<string, unknown>[] = [];
   const contract = {
     authenticate: async () => {},
-    dispatch: async ({ signal }: { signal: AbortSignal }): Promise<AnyReply> => ({
+    dispatch: async (request: ContractRequest): Promise<AnyReply> => ({
       status: 200,
-      events: dispatch(signal),
+      events: dispatch(request.signal, request),
     }),
   } as unknown as Contract;
   const sockets = createWebSockets({
@@ -41,7 +43,11 @@ async function start(dispatch: Dispatch, limits: Partial<SocketLimits>, admit = 
     surface: 'gateway',
     limits,
     origins: new Set(),
-    log: createLog({ level: 'error', redactor: createRedactor(), write: () => {} }),
+    log: createLog({
+      level: 'info',
+      redactor: createRedactor(),
+      write: (line) => void logLines.push(JSON.parse(line) as Record<string, unknown>),
+    }),
     clock: { monotonicMs: () => performance.now() },
     budget: createBodyBudget({ perCaller: 1e6, total: 1e6 }),
     addressOf: () => 'test',
@@ -52,7 +58,7 @@ async function start(dispatch: Dispatch, limits: Partial<SocketLimits>, admit = 
   server.on('upgrade', (message, socket, head) => sockets.upgrade(message, socket, head));
   servers.push(server);
   const { port } = await listen(server);
-  return { port, sockets };
+  return { port, sockets, logLines };
 }
 
 async function open(port: number) {
@@ -189,5 +195,49 @@ describe('a socket', () => {
     sockets.close(0);
     await expect(abortion).resolves.toBeUndefined();
     expect(await closeCode).toBe(1001);
+  });
+});
+
+describe('the log line of a call', () => {
+  /** Fails like a provider's stream when its signal is aborted. */
+  async function* abortableCall(signal: AbortSignal): AsyncGenerator<{ data: unknown }> {
+    yield* endlessCall(signal);
+    throw new Error('The stream was aborted.');
+  }
+
+  async function callUntilFirstEvent(port: number) {
+    const client = await open(port);
+    client.socket.send('{}');
+    await expect.poll(() => client.messages.length).toBe(1);
+    return client;
+  }
+
+  test('has the tokens of its note', async () => {
+    async function* notedCall(_signal: AbortSignal, request: ContractRequest) {
+      request.note({ model: 'acme/ok', tokens: { input: 3, output: 2 } });
+      yield { data: { type: 'done' } };
+    }
+    const { port, logLines } = await start(notedCall, {});
+    const { socket } = await callUntilFirstEvent(port);
+    await expect
+      .poll(() => logLines)
+      .toMatchObject([{ msg: 'socket call', model: 'acme/ok', inputTokens: 3, outputTokens: 2 }]);
+    socket.close();
+  });
+
+  test('has the status of the error that its client received', async () => {
+    const { port, sockets, logLines } = await start(abortableCall, {});
+    const { messages, closeCode } = await callUntilFirstEvent(port);
+    sockets.close(0);
+    await closeCode;
+    expect(messages[1]).toMatchObject({ status: 503, error: { code: 'draining' } });
+    expect(logLines).toMatchObject([{ msg: 'socket call', status: 503, code: 'draining' }]);
+  });
+
+  test('has no error when its client left', async () => {
+    const { port, logLines } = await start(abortableCall, {});
+    const { socket } = await callUntilFirstEvent(port);
+    socket.close();
+    await expect.poll(() => logLines).toMatchObject([{ msg: 'socket call', status: 200, clientGone: true }]);
   });
 });
