@@ -17,7 +17,7 @@ import {
   tooManyConnections,
   type ConnectionLimits,
 } from './connection-limits.ts';
-import { type CloseOptions, createDrain, defaultDrainMs, type Drain } from './drain.ts';
+import { type CloseOptions, createDrain, type Drain } from './drain.ts';
 import type { FixedPage } from './pages/fixed-pages.ts';
 import type { FrontPage } from './pages/front-page.ts';
 import { listenAt, type ListenAddress } from './listen.ts';
@@ -183,6 +183,7 @@ export function createServer(options: ServerOptions): Server {
     listeners: listeners.all,
     requests,
     unusedSockets: connections.unusedSockets,
+    webSockets: sockets,
     abortGraceMs: timeouts.abortGraceMs,
   });
 
@@ -201,7 +202,6 @@ export function createServer(options: ServerOptions): Server {
     },
     close(closeOptions) {
       clearTimeout(warmUpTimer);
-      sockets.close(closeOptions?.drainMs ?? defaultDrainMs);
       return drain.close(closeOptions);
     },
   };

@@ -115,6 +115,32 @@ describe('close', () => {
     await expect(fetch(`${world.url}/health`)).rejects.toThrow('fetch failed');
   });
 
+  test('serves WebSockets during its notice period', async () => {
+    const path = '/v1/open/echo';
+    const route = {
+      paths: [path],
+      maxMessageBytes: 1_000,
+      open: () => ({ read: (body: Record<string, unknown>) => ({ body }), observe() {}, close() {} }),
+    };
+    world = await startWorld({ server: { sockets: [route] } });
+    const { port } = world;
+    const open = async () => {
+      const socket = new WebSocket(`ws://127.0.0.1:${port}${path}`);
+      const closeCode = new Promise<number>((resolve) =>
+        socket.addEventListener('close', ({ code }) => resolve(code), { once: true }),
+      );
+      await new Promise((resolve) => socket.addEventListener('open', resolve, { once: true }));
+      return { socket, closeCode };
+    };
+    const earlySocket = await open();
+    const closePromise = world.server.close({ noticeMs: 1_500 });
+    const lateSocket = await open();
+    expect(earlySocket.socket.readyState).toBe(WebSocket.OPEN);
+    // 1001: the server closes both at the end of the notice period.
+    expect(await Promise.all([earlySocket.closeCode, lateSocket.closeCode])).toEqual([1001, 1001]);
+    await closePromise;
+  });
+
   test('closes a connection without a request once it stops lingering', async () => {
     world = await startWorld();
     const socket = await openSocket(world.port);
