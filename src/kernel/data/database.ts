@@ -40,7 +40,7 @@ export interface Database extends PooledQueries {
   dump?(): Promise<Uint8Array>;
   /**
    * Lets running statements finish for up to five seconds, then closes their connections. Releases the data
-   * folder.
+   * folder. A second call waits for the first.
    */
   close(): Promise<void>;
 }

@@ -37,6 +37,7 @@ export class Pool<Item> {
   #openingCount = 0;
   #onAllReturned: (() => void) | undefined = undefined;
   #isClosed = false;
+  #closePromise: Promise<void> | undefined = undefined;
 
   constructor(options: PoolOptions<Item>) {
     this.#options = options;
@@ -71,8 +72,15 @@ export class Pool<Item> {
     if (this.#inUse.size === 0) this.#onAllReturned?.();
   }
 
-  /** Refuses callers, waits up to five seconds for items in use, then ends all items. */
-  async close(): Promise<void> {
+  /**
+   * Refuses callers, waits up to five seconds for items in use, then ends all items. A second call waits for
+   * the first.
+   */
+  close(): Promise<void> {
+    return (this.#closePromise ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     this.#isClosed = true;
     for (const waiter of this.#waiters.splice(0)) waiter.reject(this.#options.busyError());
     await this.#waitForItemsInUse();

@@ -133,6 +133,16 @@ describe('the data folder', () => {
     await open();
   });
 
+  it('is free as soon as either of two closes has resolved', async () => {
+    const database = await open();
+    const closes = [database.close(), database.close()];
+    const areHeld = closes.map(async (close) => {
+      await close;
+      return existsSync(join(path, 'townhall.pid'));
+    });
+    expect(await Promise.all(areHeld)).toEqual([false, false]);
+  });
+
   it('opens for exactly one of two processes that start at once', async () => {
     const firstProcess = start('hold');
     const secondProcess = start('hold');

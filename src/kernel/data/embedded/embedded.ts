@@ -31,12 +31,15 @@ export interface EmbeddedOptions {
 export interface Embedded {
   /**
    * Opens a stream to the engine. With `isPatient` its statements may keep the engine busy for longer than
-   * `stuckMs`, for example for a migration.
+   * `stuckMs` (peers.ts), for example for a migration.
    */
   dial(options?: { isPatient?: boolean }): Promise<Duplex>;
   /** The whole cluster as a gzipped tar, usable as a seed. All other queries wait until it is complete. */
   dump(): Promise<Uint8Array>;
-  /** Stops the thread after a checkpoint and releases the folder. Open streams are destroyed. */
+  /**
+   * Stops the thread after a checkpoint and releases the folder. Open streams are destroyed. A second call
+   * waits for the first.
+   */
   close(): Promise<void>;
 }
 
@@ -88,7 +91,7 @@ async function supervise(
   { log, release }: { log: Log; release: () => void },
 ): Promise<Embedded> {
   let engine: Promise<Engine> | undefined;
-  let isClosing = false;
+  let closing: Promise<void> | undefined;
   // The engine's thread answers one dump at a time.
   const serializeDumps = createSerializer();
 
@@ -98,7 +101,7 @@ async function supervise(
       async ({ exit }) => {
         const reason = await exit;
         engine = undefined;
-        if (!isClosing)
+        if (closing === undefined)
           log.error({ reason }, 'the embedded database stopped; the next query starts it again');
       },
       () => {
@@ -109,23 +112,23 @@ async function supervise(
   }
 
   function runningEngine(): Promise<Engine> {
-    if (isClosing) throw new Error('The embedded database is closed.');
+    if (closing !== undefined) throw new Error('The embedded database is closed.');
     return (engine ??= start());
+  }
+
+  async function stop(): Promise<void> {
+    try {
+      await (await engine?.catch(() => undefined))?.stop();
+    } finally {
+      release();
+    }
   }
 
   await runningEngine();
   return {
     dial: async ({ isPatient = false } = {}) => (await runningEngine()).dial(isPatient),
     dump: () => serializeDumps(async () => (await runningEngine()).dump()),
-    async close() {
-      if (isClosing) return;
-      isClosing = true;
-      try {
-        await (await engine?.catch(() => undefined))?.stop();
-      } finally {
-        release();
-      }
-    },
+    close: () => (closing ??= stop()),
   };
 }
 
