@@ -2,7 +2,7 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { cityFolder } from '../../src/deploy/index.ts';
 import { createGeneration } from '../../src/deploy/supervisor/generation.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -34,11 +34,13 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-test('a rehearsal keeps its database, media and journal in the trial folder', async () => {
+/** A generation whose gateway is the program, and the City's folder. */
+async function createRehearsed(program: string) {
   const folder = cityFolder(directory);
   await mkdir(folder.versionPath(version), { recursive: true });
-  await writeFile(join(directory, 'gateway.mjs'), recordingGateway);
+  await writeFile(join(directory, 'gateway.mjs'), program);
   const socket = openListeningSocket('127.0.0.1', 0);
+  onTestFinished(() => socket.close());
   const generation = createGeneration(
     {
       version,
@@ -51,7 +53,12 @@ test('a rehearsal keeps its database, media and journal in the trial folder', as
     },
     { folder, socket, number: 1, clock: systemClock, log: silentLog, write: () => {}, startMs: 20_000 },
   );
-  await generation.rehearse().finally(() => socket.close());
+  return { folder, generation };
+}
+
+test('a rehearsal keeps its database, media and journal in the trial folder', async () => {
+  const { folder, generation } = await createRehearsed(recordingGateway);
+  await generation.rehearse();
   const environment = JSON.parse(
     await readFile(join(folder.versionPath(version), 'seen.json'), 'utf8'),
   ) as Record<string, string>;
@@ -61,4 +68,22 @@ test('a rehearsal keeps its database, media and journal in the trial folder', as
     join(folder.trialPath, 'media'),
     join(folder.trialPath, 'journal'),
   ]);
+});
+
+test('a rehearsal ends when its generation leaves', async () => {
+  // A gateway that never answers the request to start.
+  const { folder, generation } = await createRehearsed(
+    `import { writeFileSync } from 'node:fs';
+    process.on('message', () => writeFileSync('started', String(process.pid)));`,
+  );
+  const rehearsal = generation.rehearse();
+  const startedFile = join(folder.versionPath(version), 'started');
+  await expect.poll(() => readFile(startedFile, 'utf8').catch(() => ''), { timeout: 10_000 }).not.toBe('');
+  const leftAtMs = performance.now();
+  await generation.leave({ lingerMs: 0 });
+  await expect(rehearsal).rejects.toThrow('The version 0.1.0 was stopped.');
+  // Otherwise it would wait for the start, which has 20 seconds.
+  expect(performance.now() - leftAtMs).toBeLessThan(10_000);
+  const pid = Number(await readFile(startedFile, 'utf8'));
+  expect(() => process.kill(pid, 0)).toThrow('ESRCH');
 });

@@ -27,7 +27,7 @@ export interface Generation extends GenerationSpec {
   start(): Promise<void>;
   /** Starts the process without opening the data, which another generation still holds. */
   warm(): void;
-  /** Starts and stops the version once on temporary data. */
+  /** Starts and stops the version once on temporary data. Rejects when the version does not start. */
   rehearse(): Promise<void>;
   /** Accepts connections from the listening socket. From then on, the process is restarted when it exits. */
   adopt(): Promise<void>;
@@ -71,7 +71,7 @@ const answerTimeoutMs = 10_000;
 interface GenerationData {
   readonly spec: GenerationSpec;
   readonly options: GenerationOptions;
-  /** Aborted by `leave`: the process accepts no more connections and is not restarted. */
+  /** Aborted by `leave`: the process accepts no more connections and is not restarted; a rehearsal ends. */
   readonly shutdown: AbortSignal;
   state: GenerationState;
   restarts: number;
@@ -104,11 +104,11 @@ export function createGeneration(spec: GenerationSpec, options: GenerationOption
     start: () => startOrKill(ensureGateway(generation), spec, options),
     adopt: () => serveWith(generation, requireGateway(generation)),
     record: (city) => requireGateway(generation).ask({ kind: 'record', input: city }, answerTimeoutMs),
-    rehearse: () => rehearse(spec, options),
+    rehearse: () => rehearse(generation),
     async leave(leaveOptions) {
       const { gateway } = generation.state;
       generation.state = { phase: 'left', gateway };
-      shutdown.abort();
+      shutdown.abort(new Error(`The version ${spec.version} was stopped.`));
       const departure = await gateway?.leave(leaveOptions);
       const gatewaySocket = options.folder.gatewaySocket(options.number);
       return { ended: Promise.resolve(departure?.ended).then(() => rm(gatewaySocket, { force: true })) };
@@ -210,15 +210,24 @@ async function startOrKill(
   }
 }
 
-async function rehearse(spec: GenerationSpec, options: GenerationOptions): Promise<void> {
+/** Rejects when the generation leaves meanwhile. */
+async function rehearse({ spec, options, shutdown }: GenerationData): Promise<void> {
   const { trialPath } = options.folder;
   await rm(trialPath, { recursive: true, force: true });
+  shutdown.throwIfAborted();
   const gateway = spawnGateway(spec, trialEnvironment(spec.env, trialPath), options);
+  // Its data is temporary, so the process needs no time to close it.
+  const killGateway = (): void => void gateway.kill();
+  shutdown.addEventListener('abort', killGateway);
   try {
     await startOrKill(gateway, spec, options);
     const { ended } = await gateway.leave({ lingerMs: 0 });
     await ended;
+    shutdown.throwIfAborted();
+  } catch (error) {
+    throw shutdown.aborted ? shutdown.reason : error;
   } finally {
+    shutdown.removeEventListener('abort', killGateway);
     await gateway.kill();
     await rm(trialPath, { recursive: true, force: true });
   }
