@@ -1,7 +1,8 @@
 // The folder `.townhall` of a project, readable by its owner only. It contains the versions, data, log and
 // sockets of the deployed City, and the record of the last deployment.
-import { chmod, cp, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, cp, mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
+import { isMissing, readTextIfExists } from '../../kernel/file-errors.ts';
 
 /** The record of the last deployment: enough to start the City again at the same address. */
 export interface CityState {
@@ -44,8 +45,9 @@ export interface CityFolder {
    */
   keep(version: string, packageText: string): Promise<string>;
   removeVersion(version: string): Promise<void>;
-  /** Names of the stored copies, oldest first. */
+  /** Names of the stored copies, oldest first; none before the first deployment. */
   versions(): Promise<string[]>;
+  /** Null before the first deployment. */
   readState(): Promise<CityState | null>;
   writeState(state: CityState): Promise<void>;
 }
@@ -97,7 +99,7 @@ export function cityFolder(directory: string): CityFolder {
     removeVersion: (version) => rm(versionPath(version), { recursive: true, force: true }),
     versions: () => listVersions(versionsPath),
     async readState() {
-      const text = await readFile(stateFile, 'utf8').catch(() => null);
+      const text = await readTextIfExists(stateFile);
       return text === null ? null : (JSON.parse(text) as CityState);
     },
     async writeState(state) {
@@ -130,7 +132,10 @@ async function copyProject(project: string, target: string): Promise<void> {
 
 /** The finished copies, oldest first. The name of an unfinished copy begins with a dot. */
 async function listVersions(folder: string): Promise<string[]> {
-  const names = await readdir(folder).catch(() => []);
+  const names = await readdir(folder).catch((error: unknown) => {
+    if (isMissing(error)) return [];
+    throw error;
+  });
   const finishedNames = names.filter((name) => !name.startsWith('.'));
   const versions = await Promise.all(
     finishedNames.map(async (name) => ({ name, at: (await stat(join(folder, name))).ctimeMs })),
