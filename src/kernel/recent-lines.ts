@@ -3,8 +3,8 @@
 export interface RecentLines {
   add(line: string): void;
   /**
-   * The lines after the given position, and the position after the last one. Position 0 is before
-   * the first.
+   * The lines from the given position on, and the position after the last one. A position before the first
+   * line, such as 0, reads all.
    */
   read(after: number): { lines: string[]; next: number };
 }
@@ -14,16 +14,28 @@ export interface RecentLines {
 const defaultMaxLines = 5_000;
 const defaultMaxCharacters = 4 * 2 ** 20;
 
-/** The oldest lines are dropped beyond either limit. */
+export interface RecentLinesOptions {
+  /** The oldest lines are dropped beyond either limit. */
+  maxLines?: number;
+  maxCharacters?: number;
+  /**
+   * The position of the first line; 0 when absent. Where readers go on after a restart, it must be higher than
+   * all positions before the restart: the reader then gets all lines since.
+   */
+  firstPosition?: number;
+}
+
 export function createRecentLines({
   maxLines = defaultMaxLines,
   maxCharacters = defaultMaxCharacters,
-}: { maxLines?: number; maxCharacters?: number } = {}): RecentLines {
+  firstPosition = 0,
+}: RecentLinesOptions = {}): RecentLines {
   const lines: string[] = [];
   // Dropped lines stay in the array as empty strings until there are `maxLines` of them: removing each
   // at once would move all other lines.
   let firstIndex = 0;
-  let droppedBefore = 0;
+  /** The position of the first entry of `lines`. */
+  let basePosition = firstPosition;
   let characters = 0;
 
   function drop(): void {
@@ -32,7 +44,7 @@ export function createRecentLines({
     firstIndex += 1;
     if (firstIndex < maxLines) return;
     lines.splice(0, firstIndex);
-    droppedBefore += firstIndex;
+    basePosition += firstIndex;
     firstIndex = 0;
   }
 
@@ -47,8 +59,8 @@ export function createRecentLines({
         drop();
     },
     read(after) {
-      const start = Math.max(firstIndex, after - droppedBefore);
-      return { lines: lines.slice(start), next: droppedBefore + lines.length };
+      const start = Math.max(firstIndex, after - basePosition);
+      return { lines: lines.slice(start), next: basePosition + lines.length };
     },
   };
 }

@@ -35,4 +35,14 @@ describe('createRecentLines', () => {
     recentLines.add('a line that is longer than the maximum');
     expect(recentLines.read(0).lines).toEqual(['a line that is longer than the maximum']);
   });
+
+  test('reads all lines of a later start from a position of an earlier one', () => {
+    const linesBefore = createRecentLines({ firstPosition: 1_000 });
+    linesBefore.add('a');
+    const { next } = linesBefore.read(0);
+    const linesAfter = createRecentLines({ firstPosition: 2_000 });
+    linesAfter.add('b');
+    linesAfter.add('c');
+    expect(linesAfter.read(next)).toEqual({ lines: ['b', 'c'], next: 2_002 });
+  });
 });

@@ -103,7 +103,9 @@ async function startLocalEdition({
   await requireStorage(edition.config, systemClock);
   await requireAddresses(addressesOf(edition));
 
-  const recentLines = createRecentLines();
+  // The time as the first position: it exceeds the positions of earlier starts, so "townhall logs --follow"
+  // goes on after a restart. A thousand for each millisecond is more than a process can log.
+  const recentLines = createRecentLines({ firstPosition: systemClock.now().getTime() * 1_000 });
   const start = beginStart(edition, { print, output, recentLines });
   const { log, progress, closers } = start;
   const portal = portalBuild();
