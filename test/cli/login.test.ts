@@ -1,6 +1,6 @@
 // `townhall login` and `townhall logout` against a scripted gateway: what they show, store and
 // remove.
-import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, readdir, rm, stat } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -217,6 +217,14 @@ describe('townhall logout', () => {
     });
     await expect(stat(tokenFile())).rejects.toMatchObject({ code: 'ENOENT' });
     expect(await profiles()).toEqual({ current: 'shop', profiles: { shop: { url } } });
+  });
+
+  test('keeps the profile when the file of its token cannot be read', async () => {
+    await login();
+    await rm(tokenFile());
+    await mkdir(tokenFile());
+    await expect(run('logout')).rejects.toThrow('EISDIR');
+    expect(await profiles()).toMatchObject({ profiles: { shop: { token_file: tokenFile() } } });
   });
 
   test('names the command that logs in when there is no token', async () => {

@@ -1,6 +1,7 @@
 // `townhall logout`: revokes the token that `townhall login` stored, and deletes it from this machine.
-import { readFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { GatewayError } from '@townhall/gateway';
+import { readTextIfExists } from '../../kernel/file-errors.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import { readProfiles, tokenMembers, writeProfiles } from '../call/profiles.ts';
 import { action, jsonOption, type Command } from '../command-line/command.ts';
@@ -29,7 +30,7 @@ export const command: Command = {
               ? `the profile "${name}" has no administrator's token; "townhall login --admin" creates one.`
               : `the profile "${name}" has no user token; "townhall login" creates one.`,
           );
-        const token = (await readFile(file, 'utf8').catch(() => '')).trim();
+        const token = ((await readTextIfExists(file)) ?? '').trim();
         if (token !== '') await revoke(gatewayClient(url, token)[serviceOf[identity]], printError);
         // Keep a file that `townhall login` did not write.
         if (file === tokenPath(env, name, identity)) await rm(file, { force: true });
