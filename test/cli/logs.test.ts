@@ -49,6 +49,11 @@ describe('townhall logs of a file or a pipe', () => {
     expect([code, screen]).toEqual([0, `${JSON.stringify(failedLine)}\n`]);
   });
 
+  test('says that no line is about the request', async () => {
+    const { code, screen } = await runLogs(['server.log', '--request', 'req_9']);
+    expect([code, screen]).toEqual([1, 'townhall logs: no line is about req_9.\n']);
+  });
+
   test('reads standard input for -', async () => {
     const { screen } = await runLogs(['-', '--request', 'req_2'], { input: log });
     expect(screen).toBe(`${JSON.stringify(otherLine)}\n`);

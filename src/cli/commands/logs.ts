@@ -38,9 +38,8 @@ export const command: Command = {
             : readFileLines(file, context);
         for await (const line of source(options.follow)) view.add(line);
         if (view.count() > 0 || options.request === undefined) return 0;
-        context.printError(
-          `townhall logs: no line is about ${options.request}; the server keeps its latest 5,000 lines.`,
-        );
+        const limitNote = file === undefined ? '; the server keeps its latest 5,000 lines' : '';
+        context.printError(`townhall logs: no line is about ${options.request}${limitNote}.`);
         const record = file === undefined ? await findUsageRecord(options.request, context) : undefined;
         if (record === undefined) return 1;
         context.printError('Its usage record:');
