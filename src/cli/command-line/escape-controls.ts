@@ -2,6 +2,11 @@
 export function escapeControls(value: string): string {
   return value.replaceAll(
     /[\p{Cc}\p{Cf}]/gu,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    // A character beyond U+FFFF is a surrogate pair, each half of which has an escape, as in JSON.
+    (character) =>
+      Array.from(
+        { length: character.length },
+        (_, index) => `\\u${character.charCodeAt(index).toString(16).padStart(4, '0')}`,
+      ).join(''),
   );
 }
