@@ -11,6 +11,8 @@ describe('connectionVariables', () => {
     ['?sslmode=require', 'require', undefined],
     ['?ssl=require', 'require', undefined],
     ['?ssl=true', 'verify-full', 'system'],
+    ['?ssl=on', 'verify-full', 'system'],
+    ['?ssl=false', 'disable', undefined],
     ['?sslmode=verify-full&sslrootcert=/etc/ca.pem', 'verify-full', '/etc/ca.pem'],
     ['?sslrootcert=system', 'verify-full', 'system'],
   ])('uses TLS as the gateway does with %j', (query, mode, root) => {

@@ -78,14 +78,20 @@ export function connectionVariables(databaseUrl: string): Record<string, string>
   return Object.fromEntries(Object.entries(variables).filter(([, text]) => text !== ''));
 }
 
-// postgres.js also accepts `ssl` in an address, most values of which require TLS. The setting must be
-// passed on: by default the tools use `prefer`, which falls back to an unencrypted connection.
+const libpqModes = ['disable', 'allow', 'prefer', 'require', 'verify-ca', 'verify-full'];
+
+// postgres.js also accepts `ssl` in an address: `false` for no TLS, libpq's names, and any other value for
+// verify-full (kernel/data/connection.ts). The setting must be passed on: by default the tools use `prefer`,
+// which falls back to an unencrypted connection.
 function tlsVariables(query: URLSearchParams): { PGSSLMODE: string; PGSSLROOTCERT: string } {
   const root = query.get('sslrootcert') ?? '';
   const sslSetting = query.get('sslmode') ?? query.get('ssl') ?? '';
-  const mode = root === 'system' || sslSetting === 'true' ? 'verify-full' : sslSetting;
+  if (root === 'system') return { PGSSLMODE: 'verify-full', PGSSLROOTCERT: root };
+  if (sslSetting === 'false') return { PGSSLMODE: 'disable', PGSSLROOTCERT: root };
+  if (sslSetting === '' || libpqModes.includes(sslSetting))
+    return { PGSSLMODE: sslSetting, PGSSLROOTCERT: root };
   // libpq verifies against the system's certificates, as Node verifies against its own.
-  return { PGSSLMODE: mode, PGSSLROOTCERT: root === '' && sslSetting === 'true' ? 'system' : root };
+  return { PGSSLMODE: 'verify-full', PGSSLROOTCERT: root === '' ? 'system' : root };
 }
 
 export interface RunToolOptions {
