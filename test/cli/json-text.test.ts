@@ -91,6 +91,21 @@ describe('the undo of a JSON edit', () => {
     expect(members(restoredText)).toEqual({ ...members(text), later: true });
   });
 
+  test.each([
+    ['after the member before', '{\n  "a": 1 // mine\n}\n'],
+    ['in an object without members', '{\n  // mine\n}\n'],
+    ['in one line', '{"a": 1 /* mine */}'],
+  ])('keeps a comment %s', (_name, text) => {
+    const { text: connectedText, changes } = applyEdit(edit([['model', 'm']]), text);
+    expect(revertEdit('json', changes, connectedText)).toBe(text);
+  });
+
+  test('keeps what follows a line comment on another line', () => {
+    const { changes } = applyEdit(edit([['model', 'm']]), '{"a": 1}');
+    const text = revertEdit('json', changes, '{"a": 1, // mine\n"model": "m"}');
+    expect(text).toBe('{"a": 1 // mine\n}');
+  });
+
   test('keeps a value that was changed since', () => {
     const { text, changes } = applyEdit(edit([['model', 'ours']]), '{"model": "theirs"}');
     const restoredText = revertEdit('json', changes, text.replace('ours', 'newer'));

@@ -119,6 +119,7 @@ function removeEntry(
   const previous = entries[index - 1];
   const comma = commaAfter(text, entry.end);
   // Remove the entry with the comma after it, and its line; the last entry goes with the preceding comma.
+  // Comments before the entry stay.
   if (comma !== undefined) {
     const start = previous === undefined ? parentStart + 1 : (commaAfter(text, previous.end) ?? previous.end);
     const lead = /^\s*/.exec(text.slice(start, entry.start))?.[0] ?? '';
@@ -126,7 +127,17 @@ function removeEntry(
     return text.slice(0, isAlone ? start : entry.start) + text.slice(comma);
   }
   const start = previous === undefined ? parentStart + 1 : previous.end;
-  return text.slice(0, start) + text.slice(entry.end);
+  const precedingComma = previous === undefined ? undefined : commaAfter(text, previous.end);
+  const textBetween =
+    precedingComma === undefined
+      ? text.slice(start, entry.start)
+      : text.slice(start, precedingComma - 1) + text.slice(precedingComma, entry.start);
+  const comments = textBetween.trimEnd();
+  const textAfter = text.slice(entry.end);
+  // What follows a line comment must be on another line.
+  const endsInLineComment = /\/\/[^\n]*$/.test(comments);
+  const lineBreak = endsInLineComment && !/^[ \t]*\r?\n/.test(textAfter) ? '\n' : '';
+  return text.slice(0, start) + comments + lineBreak + textAfter;
 }
 
 function find(root: JsonNode, path: readonly string[]): JsonNode | undefined {
