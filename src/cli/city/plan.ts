@@ -38,12 +38,15 @@ async function inspect(
   );
   let output = '';
   let errors = '';
-  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString('utf8')));
-  child.stderr.on('data', (chunk: Buffer) => (errors += chunk.toString('utf8')));
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text));
   const timer = setTimeout(() => child.kill('SIGKILL'), inspectTimeoutMs);
-  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-  clearTimeout(timer);
-  if (signal === 'SIGKILL')
+  const [code, signal] = (await once(child, 'close').finally(() => clearTimeout(timer))) as [
+    number | null,
+    string | null,
+  ];
+  // `killed`: another process, such as the kernel's for a lack of memory, may have sent the signal.
+  if (signal === 'SIGKILL' && child.killed)
     throw new Error(
       `The entry did not finish within ${inspectTimeoutMs / 1_000} seconds; it must export its services without waiting for anything.`,
     );
