@@ -73,7 +73,10 @@ async function copyEmbedded(
   let bytes: Uint8Array | undefined;
   await askServer(location, { name: 'db.backup', input: { file } }, async () => {
     progress('no server runs; copying the database here');
-    bytes = await withDatabase(location, async (database) => (await database.dump?.()) ?? new Uint8Array());
+    bytes = await withDatabase(location, async ({ dump }) => {
+      if (dump === undefined) throw new Error('An embedded database was expected.');
+      return dump();
+    });
   });
   return bytes;
 }
