@@ -140,8 +140,8 @@ async function runSteps(
   undo.push(() => supervisor.record(previousRecord));
 
   if (release.isNew) progress('raise', 'raising the version');
-  undo.push(() => release.restore());
   await release.raise();
+  undo.push(() => release.restore());
 
   progress('confirm', 'confirming the new version');
   await supervisor.confirm(state);

@@ -1,7 +1,8 @@
 // Deployments that fail at each step and for common reasons. The previous version continues to serve, the
 // version number stays the same, and no version or candidate is left over.
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { cityFolder, deploy, makePlan, type DeployOptions, type Step } from '../../src/deploy/index.ts';
@@ -174,6 +175,34 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
     expect(await snapshot()).toEqual(snapshotBefore);
   });
 });
+
+test(
+  'a failed deployment keeps the version that its operator has raised meanwhile',
+  { timeout: 4 * minutes },
+  async () => {
+    const plan = await makePlan({
+      directory: city.directory,
+      env: { ...city.env, PATH: process.env['PATH'] },
+      isForwarded: () => true,
+      inspect: async () => [],
+      log: silentLog,
+    });
+    const packageText = await city.read('package.json');
+    const raisedText = await plan.version.raisedText();
+    const options: DeployOptions = {
+      runner,
+      clock: systemClock,
+      log: silentLog,
+      startMs: minutes,
+      progress(step) {
+        if (step === 'raise') writeFileSync(join(city.directory, 'package.json'), raisedText);
+      },
+    };
+    await expect(deploy(plan, options)).rejects.toThrow('changed from 0.1.1 to 0.1.2 during the deployment');
+    expect(await city.version()).toBe('0.1.2');
+    await city.write('package.json', packageText);
+  },
+);
 
 describe('the deployment after a failed deployment', { timeout: 4 * minutes }, () => {
   test('can move the City to another port', async () => {
