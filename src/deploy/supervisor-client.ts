@@ -58,7 +58,10 @@ export interface StartOptions {
 const startTimeoutMs = 15_000;
 const pollIntervalMs = 50;
 
-/** Starts a supervisor that outlives this process; resolves when it answers. */
+/**
+ * Starts a supervisor that outlives this process; resolves when it answers. A supervisor that does not answer
+ * in time is stopped.
+ */
 export async function startDetached(options: StartOptions): Promise<void> {
   const { folder, clock } = options;
   await mkdir(folder.root, { recursive: true, mode: 0o700 });
@@ -74,6 +77,7 @@ export async function startDetached(options: StartOptions): Promise<void> {
     const deadlineMs = clock.monotonicMs() + startTimeoutMs;
     while ((await supervisor.status()) === null) {
       if (failure !== null || clock.monotonicMs() > deadlineMs) {
+        child.kill();
         const output = (await readFile(folder.logFile)).subarray(logStart).toString('utf8').trim();
         const reason = failure ?? `no answer within ${startTimeoutMs / 1_000} seconds`;
         throw new Error(`The supervisor did not start: ${output === '' ? reason : output}`);

@@ -1,5 +1,6 @@
-// The start of a supervisor that fails.
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+// Starts of a supervisor that fail.
+import { existsSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -25,4 +26,32 @@ test('a supervisor that does not start is reported with its own output', async (
   await expect(
     startDetached({ folder, runner, env: {}, clock: systemClock, isForDeployment: true }),
   ).rejects.toThrow('The supervisor did not start: the reason');
+});
+
+test('a supervisor that does not answer in time is stopped', async () => {
+  const folder = cityFolder(directory);
+  await folder.make();
+  const pidFile = join(directory, 'pid');
+  const program = join(directory, 'silent.mjs');
+  await writeFile(
+    program,
+    `import { writeFileSync } from 'node:fs';
+    setInterval(() => {}, 1_000);
+    writeFileSync(${JSON.stringify(pidFile)}, String(process.pid));`,
+  );
+  const runner = { command: process.execPath, arguments: [program] };
+  // The deadline has passed once the program runs.
+  const clock = { ...systemClock, monotonicMs: () => (existsSync(pidFile) ? 3_600_000 : 0) };
+  await expect(startDetached({ folder, runner, env: {}, clock, isForDeployment: true })).rejects.toThrow(
+    'no answer within 15 seconds',
+  );
+  const pid = Number(await readFile(pidFile, 'utf8'));
+  const isRunning = () => {
+    try {
+      return process.kill(pid, 0);
+    } catch {
+      return false;
+    }
+  };
+  await expect.poll(isRunning).toBe(false);
 });
