@@ -170,6 +170,10 @@ describe('a deployed project', { timeout: 4 * minutes }, () => {
     expect(JSON.parse(result.screen)).toEqual({ stopped: true });
     await expect(fetch(`${url}/health`)).rejects.toThrow('fetch failed');
     expect((await city.run(['city', 'status'])).code).toBe(1);
+    expect(await city.run(['city', 'start', '--timeout', '0'])).toMatchObject({
+      code: 2,
+      screen: expect.stringContaining('--timeout takes whole seconds'),
+    });
     const startResult = await city.run(['city', 'start', '--json']);
     expect(JSON.parse(startResult.screen)).toMatchObject({ outcome: 'started', version: '0.1.1', url });
     expect(await city.get('/v1/hello/world')).toEqual({ status: 200, body: { message: 'Hello, world.' } });

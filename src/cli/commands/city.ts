@@ -163,8 +163,14 @@ async function rollBackCity({ options, ...context }: CityCall<{ to: string | und
 async function startAgain({ options, ...context }: CityCall): Promise<number> {
   const directory = directoryOf(options);
   const { folder, state, running } = await survey({ directory, env: context.env });
-  if (running !== null) throw new Error(`Version ${running.version} is already running at ${running.url}.`);
+  if (running !== null)
+    throw new Error(
+      running.version === null
+        ? 'The first deployment from here is under way.'
+        : `Version ${running.version} is already running at ${running.url}.`,
+    );
   if (state === null) throw new Error('Nothing has been deployed from here yet; run: townhall deploy');
+  const startMs = readTimeoutMs(options.timeout);
   const plan = await planOf(folder.versionPath(state.version), context, { cityDirectory: directory });
   await startDetached({
     folder,
@@ -173,24 +179,25 @@ async function startAgain({ options, ...context }: CityCall): Promise<number> {
     clock: systemClock,
     isForDeployment: false,
   });
-  const { version, url } = await waitUntilServing(folder);
+  const { version, url } = await waitUntilServing(folder, startMs);
   if (options.json) context.print(JSON.stringify({ outcome: 'started', version, url }));
   else context.print(`${version} serves at ${url}`);
   return 0;
 }
 
-const servingTimeoutMs = 60_000;
-
-async function waitUntilServing(folder: CityFolder): Promise<NonNullable<Survey['running']>> {
+async function waitUntilServing(
+  folder: CityFolder,
+  startMs: number,
+): Promise<NonNullable<Survey['running']>> {
   const supervisor = supervisorClient(folder);
-  const deadlineMs = systemClock.monotonicMs() + servingTimeoutMs;
+  const deadlineMs = systemClock.monotonicMs() + startMs;
   for (;;) {
     const status = await supervisor.status();
     if (status === null) throw new Error(`The supervisor has exited; ${folder.logFile} has the reason.`);
     if (status.isServing) return status;
     if (systemClock.monotonicMs() > deadlineMs)
       throw new Error(
-        `The version was not ready after ${servingTimeoutMs / 1_000} s; ${folder.logFile} has the reason.`,
+        `The version was not ready after ${startMs / 1_000} s; ${folder.logFile} has the reason.`,
       );
     await systemClock.sleep(100);
   }
