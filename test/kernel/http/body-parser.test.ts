@@ -91,3 +91,20 @@ describe('parseForm', () => {
     });
   });
 });
+
+describe('the number of parts of a form', () => {
+  const formOf = (parts: number) =>
+    Array.from(
+      { length: parts },
+      (_, index) => `--b\r\ncontent-disposition: form-data; name="m${index}"\r\n\r\nx\r\n`,
+    ).join('') + '--b--\r\n';
+  const parse = (parts: number) => parseForm(Buffer.from(formOf(parts)), 'multipart/form-data; boundary=b');
+
+  test('may be 64', async () => {
+    expect(Object.keys((await parse(64)).value as object)).toHaveLength(64);
+  });
+
+  test('is refused above 64', async () => {
+    await expect(parse(65)).rejects.toThrow('A form may have 64 parts at most.');
+  });
+});

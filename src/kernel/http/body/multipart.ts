@@ -68,7 +68,8 @@ async function readMember(name: string, value: string | File): Promise<FormMembe
 }
 
 function refuseManyParts(raw: Buffer, delimiter: string): void {
-  let parts = 0;
+  // The delimiter stands before each part and once at the end.
+  let parts = -1;
   let offset = raw.indexOf(delimiter);
   while (offset >= 0) {
     parts += 1;
