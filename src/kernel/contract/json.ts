@@ -304,7 +304,7 @@ function addStep(unsafeValue: UnsafeValue, step: string | number): UnsafeValue {
 }
 
 function unsafeProblem(path: string, message: string): Problem {
-  const label = path.slice(0, 256);
+  const label = startOfText(path, 256);
   return new Problem(
     'bad_request',
     'invalid_json',

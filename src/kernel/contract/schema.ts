@@ -4,6 +4,7 @@ import { Ajv2020, type ErrorObject, type Options, type ValidateFunction } from '
 import formats from 'ajv-formats';
 import { describeErrors, pointerParts, type SchemaError } from './validation-errors.ts';
 import type { ProblemDetail } from '../problem.ts';
+import { startOfText } from '../start-of-text.ts';
 import { useQuickLengths } from './text-length.ts';
 
 export type JsonSchema = Readonly<Record<string, unknown>>;
@@ -132,8 +133,8 @@ function toDetail(error: ErrorObject): ProblemDetail {
 
 // The path in the usual notation: `items[0].name`.
 function memberPath(segments: string[]): string {
-  return segments
+  const path = segments
     .map((segment, index) => (/^\d+$/.test(segment) ? `[${segment}]` : `${index === 0 ? '' : '.'}${segment}`))
-    .join('')
-    .slice(0, 256);
+    .join('');
+  return startOfText(path, 256);
 }

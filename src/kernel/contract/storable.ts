@@ -1,6 +1,7 @@
 // Values that PostgreSQL cannot store although JSON and queries allow them, and the
 // size limit of stored JSON.
 import { invalidMember } from '../problem.ts';
+import { startOfText } from '../start-of-text.ts';
 
 // A NUL, or half of a surrogate pair, as JSON.stringify escapes it. An even number of backslashes before
 // the escape are themselves escaped backslashes.
@@ -28,7 +29,7 @@ export function explainNulByte(error: unknown, query: unknown, body: unknown): u
   const path = findNul(query, '') ?? findNul(body, '');
   return path === undefined
     ? error
-    : invalidMember(path.slice(0, 256), 'holds a NUL, which cannot be kept', error);
+    : invalidMember(startOfText(path, 256), 'holds a NUL, which cannot be kept', error);
 }
 
 // Recursion is safe: json.ts bounds the depth of a body.

@@ -375,7 +375,7 @@ function memberPath(names: string[]): string {
     else if (/^[\w$-]+$/.test(name)) path += path === '' ? name : `.${name}`;
     else path += `[${JSON.stringify(startOfText(name, 128))}]`;
   }
-  return path.slice(0, 256);
+  return startOfText(path, 256);
 }
 
 function escapePointer(name: string): string {
