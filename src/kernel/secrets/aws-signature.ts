@@ -65,8 +65,9 @@ function canonicalRequest(
   );
   const signedHeaders = headerEntries.map(([name]) => name).join(';');
   const query = [...searchParams]
-    .map(([name, value]) => `${encode(name)}=${encode(value)}`)
-    .toSorted(compare)
+    .map(([name, value]) => [encode(name), encode(value)] as const)
+    .toSorted(([a, aValue], [b, bValue]) => compare(a, b) || compare(aValue, bValue))
+    .map(([name, value]) => `${name}=${value}`)
     .join('&');
   const text = [
     method,

@@ -1,4 +1,5 @@
 // Signature Version 4, by the vectors of AWS's published test suite and the examples of its documentation.
+import { createHash, createHmac } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { signRequest } from '../../../src/kernel/secrets/aws-signature.ts';
 
@@ -42,6 +43,36 @@ describe('signRequest', () => {
         'AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders=',
       ),
     });
+  });
+
+  test('orders parameters by their names, not by their pairs', () => {
+    // As pairs, `a-b=2` comes before `a=1`, because `-` precedes `=`.
+    const signaturesOf = ['a=1&a-b=2&a=0', 'a-b=2&a=1&a=0'].map((query) =>
+      signatureOf(signRequest({ method: 'GET', url: `${address}?${query}`, body: undefined }, keys, scope)),
+    );
+    const canonicalRequest = [
+      'GET',
+      '/',
+      'a=0&a=1&a-b=2',
+      'host:example.amazonaws.com',
+      'x-amz-date:20150830T123600Z',
+      '',
+      'host;x-amz-date',
+      createHash('sha256').update('').digest('hex'),
+    ].join('\n');
+    const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest();
+    const signingKey = ['20150830', 'us-east-1', 'service', 'aws4_request'].reduce<string | Buffer>(
+      hmac,
+      `AWS4${keys.secretAccessKey}`,
+    );
+    const stringToSign = [
+      'AWS4-HMAC-SHA256',
+      '20150830T123600Z',
+      '20150830/us-east-1/service/aws4_request',
+      createHash('sha256').update(canonicalRequest).digest('hex'),
+    ].join('\n');
+    const signature = hmac(signingKey, stringToSign).toString('hex');
+    expect(signaturesOf).toEqual([signature, signature]);
   });
 
   test("matches the example of AWS's documentation", () => {
