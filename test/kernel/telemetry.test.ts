@@ -10,6 +10,7 @@ import {
   type Telemetry,
   type TelemetrySettings,
 } from '../../src/kernel/telemetry/telemetry.ts';
+import { telemetrySecrets } from '../../src/kernel/telemetry/telemetry-settings.ts';
 import { withSpan } from '../../src/kernel/telemetry/traces.ts';
 import { startCollector, spanKinds, type Collector } from '../support/collector.ts';
 import { quickest } from '../support/quickest.ts';
@@ -441,4 +442,21 @@ describe('traces', () => {
       expect(performance.now() - startedMs).toBeLessThan(8_000);
     },
   );
+});
+
+describe('telemetrySecrets', () => {
+  test('has the key of a collector as it is set and as it is sent', () => {
+    const settings: TelemetrySettings = {
+      metrics: null,
+      traces: {
+        endpoint: 'http://127.0.0.1:4318',
+        headers: 'authorization=Basic%20dXNlcjpwYXNz%3D%3D, x-key=abc',
+        serviceName: 'test',
+        sampledShare: 1,
+      },
+    };
+    expect(telemetrySecrets(settings)).toEqual(
+      expect.arrayContaining(['dXNlcjpwYXNz%3D%3D', 'dXNlcjpwYXNz==', 'abc']),
+    );
+  });
 });

@@ -26,6 +26,7 @@ import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { Surface } from '../problem.ts';
 import type { TelemetryContext } from './context.ts';
+import { decodeHeaderValue } from './telemetry-settings.ts';
 import type { Span, SpanAttributes, Traces } from './traces.ts';
 
 export interface TraceSettings {
@@ -203,17 +204,9 @@ function warnOnFailure(
 function parseHeaders(text: string | undefined): Record<string, string> {
   const pairs = (text ?? '').split(',').flatMap((pair): [string, string][] => {
     const [, name, value] = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? [];
-    return name === undefined || value === undefined ? [] : [[name, decodeText(value)]];
+    return name === undefined || value === undefined ? [] : [[name, decodeHeaderValue(value)]];
   });
   return Object.fromEntries(pairs);
-}
-
-function decodeText(value: string): string {
-  try {
-    return decodeURIComponent(value);
-  } catch {
-    return value;
-  }
 }
 
 /** Replaces the library's default, which contains the machine's name and user. */

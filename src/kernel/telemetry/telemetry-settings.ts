@@ -76,10 +76,22 @@ function isHttpAddress(address: string): boolean {
   return URL.canParse(address) && /^https?:$/.test(new URL(address).protocol);
 }
 
+/** Decodes a percent-encoded value of `OTEL_EXPORTER_OTLP_HEADERS`; any other text is returned unchanged. */
+export function decodeHeaderValue(value: string): string {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return value;
+  }
+}
+
 /** Values of the settings that must not appear in the log. */
 export function telemetrySecrets({ traces }: TelemetrySettings): string[] {
-  const values = (traces?.headers ?? '').split(',').map((pair) => pair.slice(pair.indexOf('=') + 1).trim());
-  return [...values, ...values.map((value) => value.replace(/^(?:Basic|Bearer)(?: |%20)+/i, ''))].filter(
-    (value) => value !== '',
-  );
+  const encodedValues = (traces?.headers ?? '')
+    .split(',')
+    .map((pair) => pair.slice(pair.indexOf('=') + 1).trim());
+  // The values are sent decoded.
+  const values = [...encodedValues, ...encodedValues.map(decodeHeaderValue)];
+  const keys = values.map((value) => value.replace(/^(?:Basic|Bearer)(?: |%20)+/i, ''));
+  return [...new Set([...values, ...keys])].filter((value) => value !== '');
 }
