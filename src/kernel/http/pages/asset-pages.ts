@@ -123,7 +123,7 @@ function createPageFinder(folder: string) {
     const version = await readVersion(`${folder}/${name}`);
     if (version === undefined) return undefined;
     const key = `${encoding ?? 'plain'} ${name}`;
-    const cachedPage = pages.peek(key);
+    const cachedPage = pages.get(key);
     if (cachedPage?.version === version) return cachedPage;
     const loadedPage = await readPage(`${folder}/${name}`, { version, encoding });
     pages.set(key, loadedPage);
