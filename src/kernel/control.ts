@@ -123,7 +123,7 @@ async function answerRequest(
       socket.end(`${JSON.stringify(answer)}\n`, () => resolve());
     });
   } catch (error) {
-    log.debug({ error }, 'a control connection broke');
+    log.debug({ err: error }, 'a control connection broke');
   } finally {
     clearTimeout(timer);
     socket.destroy();
@@ -143,7 +143,7 @@ async function handle(
   } catch (error) {
     if (error instanceof Problem)
       return { ok: false, error: { kind: error.kind, code: error.code, message: error.message } };
-    log.error({ error }, 'a control request failed');
+    log.error({ err: error }, 'a control request failed');
     return {
       ok: false,
       error: {

@@ -81,6 +81,14 @@ describe('the control socket', () => {
     expect(String(failure)).not.toContain('secret');
   });
 
+  it('logs other errors under the name that the log view reads', async () => {
+    const errors: unknown[] = [];
+    const log = { ...silentLog, error: (fields: object) => void errors.push(fields) };
+    control = await serveControl(path, handlers, { log });
+    await expect(callControl(path, 'break', null)).rejects.toThrow('its log has the reason');
+    expect(errors).toEqual([{ err: expect.objectContaining({ message: 'a secret detail' }) }]);
+  });
+
   it('answers 400 to a malformed line', async () => {
     control = await serveControl(path, handlers, { log: silentLog });
     for (const line of ['not json', '[]', '{"name":1}']) {

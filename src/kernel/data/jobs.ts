@@ -145,7 +145,7 @@ function createAttempts(log: Log) {
       try {
         await attempt;
       } catch (error) {
-        log.warn({ job: name, jobId: job.id, error }, 'a job failed');
+        log.warn({ job: name, jobId: job.id, err: error }, 'a job failed');
         throw error;
       } finally {
         runningAttempts.delete(attempt);
@@ -174,7 +174,7 @@ function createStarter(database: Database, input: QueueInput) {
         startedQueue.resolve(queue);
         return;
       } catch (error) {
-        log.warn({ error }, 'jobs could not be started yet');
+        log.warn({ err: error }, 'jobs could not be started yet');
         await pause(waitMs, { signal: stopController.signal });
         waitMs = Math.min(waitMs * 2, longestRetryMs);
       }
@@ -256,7 +256,7 @@ async function createBoss(
     monitorIntervalSeconds: heartbeatSeconds,
     superviseIntervalSeconds: heartbeatSeconds,
   });
-  boss.on('error', (error) => log.error({ error }, 'the job queue reported an error'));
+  boss.on('error', (error) => log.error({ err: error }, 'the job queue reported an error'));
   boss.on('warning', (warning) => log.warn({ warning }, 'the job queue reported a warning'));
   return boss;
 }
