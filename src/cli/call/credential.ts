@@ -19,6 +19,10 @@ export interface Server {
   local: LocalServer | undefined;
 }
 
+/**
+ * The identity for each security scheme other than the user's. A machine credential has no variable of its own:
+ * it takes the place of the administrator's.
+ */
 const callerOfScheme: Readonly<Record<string, Identity>> = {
   adminSession: 'admin',
   machineCredential: 'admin',

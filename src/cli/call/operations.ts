@@ -13,7 +13,8 @@ export interface CallableOperation {
   summary: string;
   description: string;
   /**
-   * Who may call it with a bearer token: `userToken`, `adminSession`, `agentToken`; empty when anyone may.
+   * The security schemes whose bearer tokens it accepts: `userToken`, `adminSession`, `machineCredential`,
+   * `agentToken`; empty when anyone may call it.
    */
   credentials: readonly string[];
   members: readonly Member[];
@@ -126,6 +127,7 @@ function credentialsOf({ security = [] }: Operation): string[] {
   return requirements.flat().filter((scheme) => !keyHeaderSchemes.includes(scheme));
 }
 
+// Other headers for a user token, for clients of other APIs. The command sends a token as a bearer token only.
 const keyHeaderSchemes = ['xApiKey', 'apiKey', 'xGoogApiKey'];
 
 function parameterMember(

@@ -98,7 +98,7 @@ function memberOf({ members, isBodyOpen, operationId }: CallableOperation, name:
 }
 
 function fillPath(path: string, name: string, text: string, operation: CallableOperation): string {
-  // URL normalization would resolve a segment of dots and call another route.
+  // An empty segment, and one of dots, which the normalization of URLs resolves, would lead to another route.
   if (/^\.{0,2}$/.test(text))
     throw new SettingError(`${name} cannot be "${text}"; it is part of the address ${operation.path}.`);
   return path.replace(`{${name}}`, () => encodeURIComponent(text));

@@ -86,7 +86,7 @@ function subjectArgument(subject: string, completion: SubjectCompletion | undefi
 // The shell blocks after each Tab until the words arrive.
 const completionMs = 2_000;
 
-/** Throws when the server does not answer in time. */
+/** Throws when the server does not answer in time, or refuses the call. */
 async function readSubjects(
   { operationId, id, labels }: SubjectCompletion,
   env: CommandContext['env'],
