@@ -8,7 +8,10 @@ import { parseLogLine, prettyLine } from '../log-view/pretty.ts';
 export interface StderrLogOptions {
   level?: LogLevel;
   secrets?: readonly string[];
-  /** Collects every line of level `info` and above, even if `level` keeps the line off standard error. */
+  /**
+   * Collects every line of level `info` and above, even if `level` keeps the line off standard error; with the
+   * level `debug` also those lines.
+   */
   recent?: Pick<RecentLines, 'add'>;
   /** Called before a line is written to a terminal, such as to erase a progress line. */
   beforeLine?: () => void;
@@ -56,6 +59,7 @@ function split(
   const lowestLevel = levels.indexOf(level);
   return (line) => {
     recent.add(line);
+    // The log writes the level first. A line without one, which is not from the log, is always written.
     const [, lineLevel = 'error'] = /^\{"level":"(\w+)"/.exec(line) ?? [];
     if (levels.indexOf(lineLevel) >= lowestLevel) write(line);
   };

@@ -7,7 +7,7 @@ import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
  * For a gateway, called once it listens. When 500 streams begin together, V8's allocation-site
  * pretenuring puts their events into the old generation, where only a full collection frees them: 200
  * MB of garbage instead of 2 MB. The young generation keeps the size that it has after the start until
- * `saveMemoryWhileIdle` sees a busy second, since a larger one keeps buffers of finished streams.
+ * `saveMemoryWhileIdle` sees a busy moment, since a larger one keeps buffers of finished streams.
  */
 export function limitStreamGarbage(): void {
   setFlagsFromString('--no-allocation-site-pretenuring');
@@ -39,7 +39,7 @@ const enoughYoungBytes = 16 * 1024 * 1024;
 const checkGrowthEveryMs = 20;
 
 export interface IdleOptions {
-  /** Whether the young generation may grow in busy seconds; true by default. */
+  /** Whether the young generation may grow in busy moments; true by default. */
   growsWhileBusy?: boolean;
   /** Returns the share of the time since the previous call during which the event loop was busy. */
   utilization?: () => number;
