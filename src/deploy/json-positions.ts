@@ -1,6 +1,6 @@
 // A JSON parser that records the position of every value, so that errors in a handwritten file have a line
 // and a column. It accepts the same texts as JSON.parse, except texts with duplicate members or with more
-// than 64 levels.
+// than 64 levels below the root.
 
 /** A value and its position in the text. */
 export interface JsonNode {
