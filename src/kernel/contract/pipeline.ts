@@ -98,7 +98,10 @@ async function identifyCaller<Identity extends CallerIdentity>(
   return identity;
 }
 
-/** Calls `admit` for every attempt, even if the credential is unknown or its lookup fails. */
+/**
+ * Calls `admit` for every attempt, even if the credential is unknown or its lookup fails, but not for an
+ * operation that ignores credentials: its requests are not counted.
+ */
 async function identify<Identity extends CallerIdentity>(
   options: PipelineOptions<Identity>,
   request: ContractRequest,

@@ -34,7 +34,10 @@ export interface Embedded {
    * `stuckMs` (peers.ts), for example for a migration.
    */
   dial(options?: { isPatient?: boolean }): Promise<Duplex>;
-  /** The whole cluster as a gzipped tar, usable as a seed. All other queries wait until it is complete. */
+  /**
+   * The whole cluster as a gzipped tar, usable as a seed. All other queries wait while its files are read; the
+   * tar is compressed beside them.
+   */
   dump(): Promise<Uint8Array>;
   /**
    * Stops the thread after a checkpoint and releases the folder. Open streams are destroyed. A second call

@@ -82,6 +82,7 @@ async function serve(port: MessagePort, start: EmbeddedThread): Promise<void> {
   async function dump(): Promise<void> {
     isDumping = true;
     run(simpleQuery('checkpoint'));
+    // PGlite reads all files in this turn of the event loop, so no statement runs between two of them.
     send({ kind: 'dumped', bytes: await cluster.dump() });
     isDumping = false;
   }
