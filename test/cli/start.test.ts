@@ -60,6 +60,20 @@ describe('townhall start in a new folder', () => {
     await start().waitFor(/admin +admin, password \S+ \(shown only now\)/);
   });
 
+  test('starts while its Bureau is paused', async () => {
+    const firstStart = start();
+    const [, adminId = '', password = ''] = await firstStart.waitFor(/admin +(\S+), password (\S+) /);
+    const login = ['login', '--admin', '--admin-id', adminId, '--password-stdin'];
+    expect(await runTownhall(login, { cwd: folder, input: password })).toMatchObject({ code: 0 });
+    const pause = ['call', 'gateway', 'bureaus.pauseBureau', 'bureau_id=local'];
+    expect(await runTownhall(pause, { cwd: folder })).toMatchObject({ code: 0 });
+    firstStart.process.kill('SIGINT');
+    expect(await firstStart.ended).toBe(0);
+    const secondStart = start();
+    await secondStart.waitFor(/is running/);
+    expect(secondStart.screen()).toContain('until the Bureau local is active');
+  });
+
   test('refuses a used console port before it creates data', async () => {
     const run = start({ CONSOLE_PORT: await occupyPort() });
     expect(await run.ended).toBe(1);

@@ -22,6 +22,7 @@ import { errorCode } from '../../kernel/file-errors.ts';
 import { makeFolder } from '../../kernel/folder.ts';
 import { isLoopbackHost } from '../../kernel/http/address.ts';
 import type { Log } from '../../kernel/log.ts';
+import { Problem } from '../../kernel/problem.ts';
 import { createRecentLines, type RecentLines } from '../../kernel/recent-lines.ts';
 import type { Redactor } from '../../kernel/secrets/secret.ts';
 import { SettingError } from '../../kernel/settings.ts';
@@ -191,7 +192,7 @@ async function startGateway(
     recentLines,
   });
   closers.defer(() => gateway.close());
-  await ensureLocalToken(gateway, tokenFile);
+  await ensureLocalToken(gateway, tokenFile, log);
   const { url } = await explainListenErrors(gateway.listen(), gatewayAddresses(config));
   return { gateway, url };
 }
@@ -352,12 +353,19 @@ function newPassword(): string {
 }
 
 /**
- * Keeps the local user's token from the last start while it is valid. Only its owner can read the file.
+ * Keeps the local user's token from the last start while it is valid. Only its owner can read the file. While
+ * the Bureau `local` is paused or archived, the file stays as it is: the start must not fail, because an
+ * administrator needs a running server to activate the Bureau again.
  */
-async function ensureLocalToken(gateway: Gateway, path: string): Promise<void> {
-  const token = (await readFile(path, 'utf8').catch(() => '')).trim();
-  if (token !== '' && (await gateway.identify(token)) !== null) return;
-  const { userToken } = await gateway.issueLocalToken();
-  await makeFolder(dirname(path));
-  await writeFile(path, `${userToken}\n`, { mode: 0o600 });
+async function ensureLocalToken(gateway: Gateway, path: string, log: Log): Promise<void> {
+  try {
+    const token = (await readFile(path, 'utf8').catch(() => '')).trim();
+    if (token !== '' && (await gateway.identify(token)) !== null) return;
+    const { userToken } = await gateway.issueLocalToken();
+    await makeFolder(dirname(path));
+    await writeFile(path, `${userToken}\n`, { mode: 0o600 });
+  } catch (error) {
+    if (!(error instanceof Problem) || !/^bureau_(?:paused|archived)$/.test(error.code)) throw error;
+    log.warn({ code: error.code }, 'the agent cannot call models until the Bureau local is active');
+  }
 }
