@@ -7,9 +7,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { checkJournalDisk } from '../../src/cli/checks/machine-checks.ts';
 import { newMasterKey } from '../../src/kernel/secrets/vault.ts';
+import { listenForMetrics } from '../../src/kernel/telemetry/metrics-listener.ts';
 import { databaseEnv, makeDatabase, type DatabasePlace } from '../support/databases.ts';
 import { startGateway, testMasterKey, type GatewayWorld } from '../support/gateway.ts';
 import { listen } from '../support/local-server.ts';
+import { silentLog } from '../support/template.ts';
 import { startS3Server } from '../support/s3-server.ts';
 import { runCommandLine } from './in-process.ts';
 import { jsonResult, runTownhall } from './townhall.ts';
@@ -171,6 +173,20 @@ describe('townhall doctor', () => {
       state: 'ok',
       message: expect.stringContaining('Townhall'),
     });
+  });
+
+  test('accepts the metrics port of a running server', async () => {
+    const prometheus = { contentType: 'text/plain', read: async () => '' };
+    const address = { host: '127.0.0.1', port: 0 };
+    const listener = await listenForMetrics(address, { prometheus, log: silentLog });
+    onTestFinished(() => listener.close());
+    const { of } = await examine([], { METRICS_PORT: new URL(listener.url).port });
+    expect(of('port metrics')).toMatchObject({ state: 'ok', message: expect.stringContaining('Townhall') });
+  });
+
+  test('treats an empty port of the agent as absent', async () => {
+    const { of } = await examine([], { AGENT_PORT: '' });
+    expect(of('port agent')?.message).toMatch(/5314/);
   });
 
   test('names the process that holds a port', async () => {

@@ -1,6 +1,8 @@
 // Checks whether a server could listen on a port, and which process holds it otherwise.
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createServer } from 'node:net';
+import { callableUrl } from '../../kernel/http/listen.ts';
+import { metricsNotice } from '../../kernel/telemetry/metrics-listener.ts';
 import { fail, ok, type Finding } from './finding.ts';
 
 /** A port that a Townhall server holds is fine, since the doctor may run while that server runs. */
@@ -27,7 +29,7 @@ export async function checkPort(
         `Set one of its addresses, or 0.0.0.0 for all.`,
       );
     case 'EADDRINUSE':
-      return checkHeldPort(check, port, setting);
+      return checkHeldPort(check, { host, port, setting });
     default:
       return fail(
         check,
@@ -37,10 +39,14 @@ export async function checkPort(
   }
 }
 
-async function checkHeldPort(check: string, port: number, setting: string): Promise<Finding> {
+async function checkHeldPort(
+  check: string,
+  { host, port, setting }: { host: string; port: number; setting: string },
+): Promise<Finding> {
   const holder = await findHolder(port);
   const program = holder === undefined ? 'another program' : `process ${holder.pid} (${holder.name})`;
-  if (await isTownhall(port)) return ok(check, `${port} is held by a running Townhall server, ${program}.`);
+  if (await isTownhall(callableUrl(host, port)))
+    return ok(check, `${port} is held by a running Townhall server, ${program}.`);
   return fail(
     check,
     `Port ${port} is held by ${program}.`,
@@ -57,10 +63,13 @@ async function tryPort(host: string, port: number): Promise<string | undefined> 
   });
 }
 
-async function isTownhall(port: number): Promise<boolean> {
+/** Whether a gateway, an agent or the listener for the metrics of one answers at the address. */
+async function isTownhall(url: string): Promise<boolean> {
   try {
-    const response = await fetch(`http://127.0.0.1:${port}/health`, { signal: AbortSignal.timeout(1_500) });
-    const body = (await response.json()) as { ok?: unknown; status?: unknown };
+    const response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(1_500) });
+    const text = await response.text();
+    if (response.status === 404) return text === metricsNotice;
+    const body = JSON.parse(text) as { ok?: unknown; status?: unknown };
     return response.headers.has('x-request-id') && (body.ok === true || body.status !== undefined);
   } catch {
     return false;

@@ -122,9 +122,10 @@ async function checkStorage(config: GatewayConfig, env: CommandContext['env']): 
 async function checkAgent(env: CommandContext['env'], runningUrl: string | null): Promise<Finding> {
   if (runningUrl !== null) return ok('port agent', `The running agent listens at ${runningUrl}.`);
   const defaultPort = agentSettings.port.fallback;
-  const port = Number(env['AGENT_PORT'] ?? defaultPort);
+  // `||`, because an empty string counts as absent, as in the settings.
+  const port = Number(env['AGENT_PORT'] || defaultPort);
   const finding = await checkPort('agent', {
-    host: env['AGENT_HOST'] ?? agentSettings.host.fallback,
+    host: env['AGENT_HOST'] || agentSettings.host.fallback,
     port: Number.isInteger(port) ? port : defaultPort,
     setting: 'AGENT_PORT',
   });

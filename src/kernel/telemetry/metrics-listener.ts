@@ -36,6 +36,9 @@ export async function listenForMetrics(
   };
 }
 
+/** The text at every other path, by which `townhall doctor` recognizes the listener. */
+export const metricsNotice = 'Metrics are at /metrics.\n';
+
 const plainHeaders = {
   'content-type': 'text/plain; charset=utf-8',
   'x-content-type-options': 'nosniff',
@@ -48,19 +51,19 @@ async function answer(
   { prometheus, log }: MetricsSource,
 ): Promise<void> {
   const refuse = (status: number, text: string): void =>
-    void response.writeHead(status, plainHeaders).end(`${text}\n`);
+    void response.writeHead(status, plainHeaders).end(text);
   const [path] = (request.url ?? '').split('?', 1);
-  if (isFromPage(request)) return refuse(403, 'Web pages may not read the metrics.');
-  if (path !== '/metrics') return refuse(404, 'Metrics are at /metrics.');
+  if (isFromPage(request)) return refuse(403, 'Web pages may not read the metrics.\n');
+  if (path !== '/metrics') return refuse(404, metricsNotice);
   if (request.method !== 'GET' && request.method !== 'HEAD')
-    return refuse(405, 'Use GET to read the metrics.');
+    return refuse(405, 'Use GET to read the metrics.\n');
   try {
     const text = await prometheus.read();
     response.writeHead(200, { ...plainHeaders, 'content-type': prometheus.contentType });
     response.end(request.method === 'HEAD' ? undefined : text);
   } catch (error) {
     log.error({ err: error }, 'the metrics could not be read');
-    refuse(500, 'The metrics could not be read.');
+    refuse(500, 'The metrics could not be read.\n');
   }
 }
 
