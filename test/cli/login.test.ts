@@ -115,6 +115,17 @@ describe('townhall login', () => {
     });
   });
 
+  test('drops the credentials of another gateway from the profile', async () => {
+    const otherUrl = 'https://models.example.com';
+    await run('profile', 'set', 'shop', '--url', otherUrl, '--admin-token-file', '/admin.token');
+    await run('profile', 'set', 'shop', '--agent-token-file', '/agent.token');
+    await login();
+    expect(await profiles()).toEqual({
+      current: 'shop',
+      profiles: { shop: { url, token_file: tokenFile(), agent_token_file: '/agent.token' } },
+    });
+  });
+
   test('changes nothing when the person refuses', async () => {
     polls = [refusal(403, 'login_denied')];
     await expect(login()).rejects.toMatchObject({ code: 'login_denied' });

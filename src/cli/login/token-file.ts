@@ -15,7 +15,10 @@ export function tokenPath(env: Environment, profile: string, identity: Identity)
   return join(dirname(profilesFile(env)), 'tokens', `${profile}.${identity}.token`);
 }
 
-/** Writes the token of a login and makes its profile the current one. */
+/**
+ * Writes the token of a login and makes its profile the current one. If the profile had another gateway, its
+ * other credentials of that gateway are dropped, so that they are never sent to this one.
+ */
 export async function storeLogin(
   env: Environment,
   { url, name }: { url: string; name: string },
@@ -24,6 +27,14 @@ export async function storeLogin(
   const file = tokenPath(env, name, identity);
   await replacePrivateFile(file, `${token}\n`);
   const { profiles } = await readProfiles(env);
-  const profile = { ...profiles[name], url, [tokenMembers[identity]]: file };
+  const { token_file: userFile, admin_token_file: adminFile, ...rest } = profiles[name] ?? {};
+  const credentials =
+    profiles[name]?.url === url
+      ? {
+          ...(userFile === undefined ? {} : { token_file: userFile }),
+          ...(adminFile === undefined ? {} : { admin_token_file: adminFile }),
+        }
+      : {};
+  const profile = { ...rest, ...credentials, url, [tokenMembers[identity]]: file };
   await writeProfiles(env, { current: name, profiles: { ...profiles, [name]: profile } });
 }
