@@ -49,6 +49,12 @@ describe('townhall logs of a file or a pipe', () => {
     expect([code, screen]).toEqual([0, `${JSON.stringify(failedLine)}\n`]);
   });
 
+  test('refuses to follow a file', async () => {
+    const { code, screen } = await runLogs(['server.log', '--follow']);
+    expect(code).toBe(2);
+    expect(screen).toContain('tail -F server.log | townhall logs -');
+  });
+
   test('says that no line is about the request', async () => {
     const { code, screen } = await runLogs(['server.log', '--request', 'req_9']);
     expect([code, screen]).toEqual([1, 'townhall logs: no line is about req_9.\n']);

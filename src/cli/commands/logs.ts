@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 import { callControl } from '../../kernel/control.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { Problem } from '../../kernel/problem.ts';
+import { SettingError } from '../../kernel/settings.ts';
 import { callGateway, findGatewayOperation } from '../call/resource.ts';
 import { action, type Command, type CommandContext } from '../command-line/command.ts';
 import { escapeControls } from '../command-line/escape-controls.ts';
@@ -30,6 +31,11 @@ export const command: Command = {
         'database-path': dataOptions['database-path'],
       },
       async run({ options, arguments: { file }, ...context }) {
+        // Standard input is read to its end anyway.
+        if (options.follow && file !== undefined && file !== '-')
+          throw new SettingError(
+            `--follow is for the log of a running server; for a file run: tail -F ${file} | townhall logs -`,
+          );
         const isPretty = !options.json && (options.pretty || context.output.isTerminal);
         const view = createView({ request: options.request, isPretty }, context);
         const source =
