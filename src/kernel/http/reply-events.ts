@@ -20,17 +20,29 @@ export async function* readEvents({ events, content }: StreamedReply): AsyncGene
   }
 }
 
-/** The frames of an event stream, each with its blank line. */
+/**
+ * The frames of an event stream, each with its blank line. A frame may have megabytes in hundreds of chunks, so
+ * each chunk is searched for a blank line only once.
+ */
 export async function* readFrames(content: Uint8Array | AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const chunks = content instanceof Uint8Array ? [content] : content;
   const decoder = new TextDecoder();
-  let unfinishedFrame = '';
+  let unfinishedFrame: string[] = [];
+  // The end of the text so far: a blank line may begin there.
+  let lastCharacters = '';
   for await (const chunk of chunks) {
-    const frames = splitFrames(unfinishedFrame + decoder.decode(chunk, { stream: true }));
-    unfinishedFrame = /\n\r?\n$/.test(frames.at(-1) ?? '') ? '' : (frames.pop() ?? '');
-    yield* frames;
+    const text = decoder.decode(chunk, { stream: true });
+    unfinishedFrame.push(text);
+    const hasBlankLine = /\n\r?\n/.test(lastCharacters + text);
+    lastCharacters = (lastCharacters + text).slice(-2);
+    if (!hasBlankLine) continue;
+    const frames = splitFrames(unfinishedFrame.join(''));
+    const lastFrame = frames.at(-1) ?? '';
+    unfinishedFrame = /\n\r?\n$/.test(lastFrame) ? [] : [lastFrame];
+    yield* unfinishedFrame.length === 0 ? frames : frames.slice(0, -1);
   }
-  if (unfinishedFrame !== '') yield unfinishedFrame;
+  const rest = unfinishedFrame.join('');
+  if (rest !== '') yield rest;
 }
 
 /** The frames in the text, each with its blank line; the last frame may be incomplete. */
