@@ -13,7 +13,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import {
   monotonicMs,
   opencode,
@@ -24,22 +24,14 @@ import {
 } from './agent-runtimes.ts';
 import { median, quantile } from './statistics.ts';
 
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     peer: { type: 'string' },
     rounds: { type: 'string', default: '3' },
     events: { type: 'string', default: '10000' },
     sessions: { type: 'string', default: '1000' },
-    help: { type: 'boolean', short: 'h' },
   },
 });
-if (options.help) {
-  console.log(
-    'Usage: node test/bench/agent-beside.ts [--peer BINARY] [--rounds N] [--events N] [--sessions N]\n' +
-      'Without --peer or TOWNHALL_BENCH_PEER only our own column is measured.',
-  );
-  process.exit(0);
-}
 const peer = options.peer ?? process.env['TOWNHALL_BENCH_PEER'];
 /** Turns, and created sessions, before a round measures anything. */
 const warmUpCount = 20;

@@ -1,10 +1,22 @@
-// `npm run bench`: compares model calls through the gateway with calls to the provider itself, through a bare
-// relay and through Portkey, alternating in one run. It installs the peer under build/bench, prints the table
-// with the targets, and writes build/bench/calls.json; with `--write` also docs/benchmarks.md and its plot.
+// Compares chat completions through the gateway with calls to the provider itself, through a bare relay and
+// through Portkey, alternating in one run. It installs the peer under build/bench, prints the table with the
+// targets, and writes build/bench/calls.json. Warming up takes a minute, and each round about 100 seconds
+// with all parts on both databases; `--rounds 1` is done in three minutes.
+//
+//   npm run bench -- [--rounds N] [--seconds S] [--parts LIST] [--engines LIST] [--no-peer] [--write]
+//
+//   --rounds N      measured rounds after those that warm up (3)
+//   --seconds S     duration of each load (4)
+//   --parts LIST    calls: whole answers, by 1 and by 32 clients; streams: first byte, and streams by 16
+//                   clients; empty: requests that are refused before any model (calls,streams,empty)
+//   --engines LIST  databases of the gateway (embedded,postgres)
+//   --no-peer       without Portkey; nothing is installed
+//   --write         also writes docs/benchmarks.md and docs/diagrams/benchmarks.svg; parts that were not
+//                   measured stay empty
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { exitWithUsageError, parseCommandLine } from '../../scripts/command-line.ts';
 import { allParts, measureTarget, type Part } from './calls/measure.ts';
 import { installPortkey } from './calls/peers.ts';
 import {
@@ -17,48 +29,38 @@ import {
 } from './calls/report.ts';
 import { type Bench, type Engine, openBench, type Target } from './calls/targets.ts';
 
-const { values: options } = parseArgs({
+const allEngines: readonly Engine[] = ['embedded', 'postgres'];
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     rounds: { type: 'string', default: '3' },
     seconds: { type: 'string', default: '4' },
     parts: { type: 'string', default: allParts.join(',') },
-    engines: { type: 'string', default: 'embedded,postgres' },
+    engines: { type: 'string', default: allEngines.join(',') },
     'no-peer': { type: 'boolean', default: false },
     write: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h', default: false },
   },
 });
 
-const usage = `Usage: npm run bench -- [--rounds N] [--seconds S] [--parts LIST] [--engines LIST] [--no-peer]
-       [--write]
-
-Compares chat completions through the gateway, a bare relay and Portkey. Warming up takes a minute, and
-each round about 100 seconds with all parts on both databases; \`--rounds 1\` is done in three minutes.
-  --rounds N     measured rounds after those that warm up (3)
-  --seconds S    duration of each load (4)
-  --parts LIST   calls: whole answers, by 1 and by 32 clients; streams: first byte, and streams by 16
-                 clients; empty: requests that are refused before any model (calls,streams,empty)
-  --engines LIST databases of the gateway (embedded,postgres)
-  --no-peer      without Portkey; nothing is installed
-  --write        also writes docs/benchmarks.md and docs/diagrams/benchmarks.svg; parts that were not measured
-                 stay empty`;
-
 const root = join(import.meta.dirname, '../..');
 
-async function startTargets(bench: Bench): Promise<Target[]> {
+async function startTargets(bench: Bench, engines: readonly Engine[]): Promise<Target[]> {
   const targets = [bench.provider, await bench.startRelay()];
   if (!options['no-peer']) targets.push(await bench.startPortkey(installPortkey()));
-  for (const engine of options.engines.split(',') as Engine[])
+  for (const engine of engines)
     for (const isPaid of [false, true]) targets.push(await bench.startGateway({ engine, isPaid }));
   return targets;
 }
 
-function readParts(): Part[] {
-  const names = options.parts.split(',');
-  const unknownPart = names.find((name) => !allParts.some((part) => part === name));
-  if (unknownPart !== undefined)
-    throw new Error(`"--parts" has no part ${unknownPart}; use some of ${allParts.join(', ')}.`);
-  return allParts.filter((part) => names.includes(part));
+/** The items of a comma-separated option, in the order of `allItems`. */
+function readList<Item extends string>(option: 'parts' | 'engines', allItems: readonly Item[]): Item[] {
+  const items = options[option].split(',');
+  const unknownItem = items.find((name) => !allItems.some((item) => item === name));
+  if (unknownItem !== undefined)
+    exitWithUsageError(
+      import.meta.filename,
+      `--${option} has no "${unknownItem}" among ${allItems.join(', ')}`,
+    );
+  return allItems.filter((item) => items.includes(item));
 }
 
 /**
@@ -106,10 +108,11 @@ reservation and the charge of each call. Repeat it with \`npm run bench -- --wri
 `;
 
 async function main(): Promise<void> {
-  const parts = readParts();
+  const parts = readList('parts', allParts);
+  const engines = readList('engines', allEngines);
   const bench = await openBench();
   try {
-    const rounds = await runRounds(await startTargets(bench), parts);
+    const rounds = await runRounds(await startTargets(bench, engines), parts);
     const results = toResults(rounds);
     const targets = checkTargets(results);
     const text = `${describeRun()}\n\n${formatTable(results)}\n\n${formatTargets(targets)}\n`;
@@ -127,5 +130,4 @@ async function main(): Promise<void> {
   }
 }
 
-if (options.help) console.log(usage);
-else await main();
+await main();

@@ -14,7 +14,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { startProvider } from '../support/provider.ts';
 import { gatewaySettings } from './gateway-settings.ts';
@@ -27,7 +27,7 @@ const gatewayFile = join(import.meta.dirname, 'gateway-process.ts');
 const {
   values: options,
   positionals: [role, providerAddress = ''],
-} = parseArgs({
+} = parseCommandLine(import.meta.filename, {
   allowPositionals: true,
   options: {
     rounds: { type: 'string', default: '300' },

@@ -7,18 +7,18 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { parseArgs } from 'node:util';
+import { exitWithUsageError, parseCommandLine } from '../../scripts/command-line.ts';
 import { median } from './statistics.ts';
 
 const root = path.join(import.meta.dirname, '../..');
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     before: { type: 'string' },
     after: { type: 'string', default: 'HEAD' },
     rounds: { type: 'string', default: '5' },
   },
 });
-if (options.before === undefined) throw new Error('--before needs a commit');
+if (options.before === undefined) exitWithUsageError(import.meta.filename, '--before needs a commit');
 
 /** Values of one round by their row, such as `npm ci, processor s`. */
 type Round = Record<string, number>;

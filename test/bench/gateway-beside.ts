@@ -16,7 +16,7 @@ import type { AddressInfo } from 'node:net';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface, type Interface } from 'node:readline';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { freePort } from '../support/free-port.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { until } from '../support/until.ts';
@@ -28,14 +28,13 @@ import { median, quantile } from './statistics.ts';
 const {
   values: options,
   positionals: [role],
-} = parseArgs({
+} = parseCommandLine(import.meta.filename, {
   allowPositionals: true,
   options: {
     peer: { type: 'string' },
     rounds: { type: 'string', default: '3' },
     postgres: { type: 'boolean', default: false },
     free: { type: 'boolean', default: false },
-    help: { type: 'boolean', short: 'h' },
   },
 });
 
@@ -464,10 +463,5 @@ function printRow([row = '', ours = '', theirs = '', ratio = '']: readonly strin
   console.log([row.padEnd(48), ours.padStart(10), theirs.padStart(10), ratio.padStart(7)].join(' '));
 }
 
-if (options.help)
-  console.log(
-    'Usage: node test/bench/gateway-beside.ts [--peer FOLDER] [--rounds N] [--postgres] [--free]\n' +
-      'Without --peer or TOWNHALL_BENCH_PEER_GATEWAY only our own column is measured.',
-  );
-else if (role === 'provider') startProvider();
+if (role === 'provider') startProvider();
 else await measure();

@@ -11,13 +11,13 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import type { AgentClient } from '@townhall/agent';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { connect } from '../../src/kernel/data/database.ts';
 import { silentLog } from '../support/template.ts';
 import { root, startScriptedAgent, type ScriptedAgent } from './agent-process.ts';
 
-const { values } = parseArgs({
+const { values } = parseCommandLine(import.meta.filename, {
   options: {
     turns: { type: 'string', default: '10000' },
     again: { type: 'string', default: '1000' },

@@ -11,12 +11,12 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
 import type { AgentClient } from '@townhall/agent';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { startScriptedAgent } from './agent-process.ts';
 import { readResidentMb } from './calls/process-usage.ts';
 
-const { values } = parseArgs({
+const { values } = parseCommandLine(import.meta.filename, {
   options: {
     minutes: { type: 'string', default: '60' },
     warm: { type: 'string', default: '10' },

@@ -4,10 +4,10 @@
 //
 //   node test/fault-injection/drain.ts [--streams 100] [--long 20] [--short-ms 10000] [--long-ms
 //   120000] [--drain-ms 25000]
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { findViolations, drainUnderStreams } from './drain-run.ts';
 
-const { values } = parseArgs({
+const { values } = parseCommandLine(import.meta.filename, {
   options: {
     streams: { type: 'string', default: '100' },
     long: { type: 'string', default: '20' },

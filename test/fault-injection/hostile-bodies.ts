@@ -9,11 +9,11 @@
 // --profile adds the functions that took the most time.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
+import { exitWithUsageError, parseCommandLine } from '../../scripts/command-line.ts';
 import { startWatchedServers } from '../support/watched-servers.ts';
 import { bodiesFor, hostileOperations, measure, type Measurement, profile } from './hostile-run.ts';
 
-const { values: options } = parseArgs({
+const { values: options } = parseCommandLine(import.meta.filename, {
   options: {
     operation: { type: 'string', default: '' },
     body: { type: 'string', default: '' },
@@ -25,8 +25,9 @@ const { values: options } = parseArgs({
 });
 const limitMs = Number(options['limit-ms']);
 const runs = Number(options.runs);
-if (!(limitMs > 0)) throw new Error(`--limit-ms takes milliseconds, not "${options['limit-ms']}".`);
-if (!(runs >= 1)) throw new Error(`--runs takes a count, not "${options.runs}".`);
+if (!(limitMs > 0))
+  exitWithUsageError(import.meta.filename, `--limit-ms takes milliseconds, not "${options['limit-ms']}"`);
+if (!(runs >= 1)) exitWithUsageError(import.meta.filename, `--runs takes a count, not "${options.runs}"`);
 const lines: string[] = [];
 const print = (line: string): void => {
   lines.push(line);

@@ -4,8 +4,8 @@
 //
 //   node test/fault-injection/money-faults.ts [--seed N] [NAME…]
 //
-// Without names it runs all scenarios of the list below.
-import { parseArgs } from 'node:util';
+// Without names it runs all scenarios; a wrong name prints the names of all.
+import { exitWithUsageError, parseCommandLine } from '../../scripts/command-line.ts';
 import { startInstalledPostgres } from '../support/installed-postgres.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { seededRandom } from './random.ts';
@@ -31,14 +31,15 @@ const scenarios: Record<string, Scenario> = {
   pauses,
 };
 
-const { values, positionals } = parseArgs({
+const { values, positionals } = parseCommandLine(import.meta.filename, {
   options: { seed: { type: 'string' } },
   allowPositionals: true,
 });
 const unknownName = positionals.find((name) => !Object.hasOwn(scenarios, name));
 if (unknownName !== undefined)
-  throw new Error(
-    `There is no scenario "${unknownName}"; use one or more of: ${Object.keys(scenarios).join(', ')}.`,
+  exitWithUsageError(
+    import.meta.filename,
+    `there is no scenario "${unknownName}" among ${Object.keys(scenarios).join(', ')}`,
   );
 const names = positionals.length > 0 ? positionals : Object.keys(scenarios);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));

@@ -8,13 +8,13 @@ import { request } from 'node:http';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { issueGatewayTokens } from '../support/gateway-tokens.ts';
 import { readListeningUrl } from '../support/listening-url.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { startLoad } from './rolling-load.ts';
 
-const { values } = parseArgs({
+const { values } = parseCommandLine(import.meta.filename, {
   options: {
     rounds: { type: 'string', default: '2' },
     plain: { type: 'string', default: '8' },

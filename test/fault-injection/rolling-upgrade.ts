@@ -9,12 +9,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { createGatewayClient } from '@townhall/gateway';
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { startServer } from '../support/postgres-server.ts';
 import { startLoad } from './rolling-load.ts';
 
-const { values } = parseArgs({
+const { values } = parseCommandLine(import.meta.filename, {
   options: {
     rounds: { type: 'string', default: '2' },
     plain: { type: 'string', default: '8' },

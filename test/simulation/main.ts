@@ -1,13 +1,12 @@
-// npm run test:simulation -- [--seed N] [--schedules N] [--seconds N] [--bug NAME] [--report FILE]
-//   [--trace]
+// Runs simulated schedules of the ledger one after the other. The schedule of a failing seed is shrunk and
+// printed with its trace. Without --seed the first seed comes from the time of day, so that each run tries
+// other schedules. With --seed only that schedule runs, unless --schedules is given.
 //
-// Runs schedules one after the other. The schedule of a failing seed is shrunk and printed
-// with its trace. Without --seed the first seed comes from the time of day, so that each run
-// tries other schedules. With --seed only that schedule runs, unless --schedules is given.
-import { parseArgs } from 'node:util';
+//   npm run test:simulation -- [--seed N] [--schedules N] [--seconds N] [--bug NAME] [--report FILE] [--trace]
+import { parseCommandLine } from '../../scripts/command-line.ts';
 import { loadLedger, plantBug } from './load.ts';
 
-const { values } = parseArgs({
+const { values } = parseCommandLine(import.meta.filename, {
   options: {
     seed: { type: 'string' },
     schedules: { type: 'string' },
