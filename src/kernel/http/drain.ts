@@ -7,7 +7,6 @@ import type { ActiveSet } from '../active-set.ts';
 import { nextTurn, pause, settlesWithin } from '../async.ts';
 import { Problem } from '../problem.ts';
 import type { HttpRequest } from './request.ts';
-import type { WebSockets } from './websocket.ts';
 
 export interface CloseOptions {
   /** Time for running requests; 25 seconds when absent. */
@@ -45,8 +44,8 @@ export interface DrainOptions {
   requests: Pick<ActiveSet<HttpRequest>, 'members'>;
   /** Connections that never sent a request. Node counts them as busy, so they would delay the shutdown. */
   unusedSockets: ReadonlySet<Socket>;
-  /** The WebSockets, whose connections belong to the listeners too. */
-  webSockets: Pick<WebSockets, 'close'>;
+  /** Closes the WebSockets, whose connections belong to the listeners too, within `drainMs`. */
+  closeWebSockets(drainMs: number): void;
   /** Time between the abort of running requests and the destruction of their connections. */
   abortGraceMs: number;
 }
@@ -57,7 +56,7 @@ const defaultDrainMs = 25_000;
 const longestGraceMs = 400;
 
 export function createDrain(options: DrainOptions): Drain {
-  const { http, listeners, requests, unusedSockets, webSockets, abortGraceMs } = options;
+  const { http, listeners, requests, unusedSockets, closeWebSockets, abortGraceMs } = options;
   const idleConnections = createIdleConnections(http);
   let isClosing = false;
   let refusesRequests = false;
@@ -77,7 +76,7 @@ export function createDrain(options: DrainOptions): Drain {
     idleConnections.startGrace(Math.min(lingerMs, longestGraceMs));
     if (noticeMs > 0) await pause(noticeMs);
     const connectionsEnd = stopListening(listeners);
-    webSockets.close(drainMs);
+    closeWebSockets(drainMs);
     const abortTimer = setTimeout(() => {
       refuseRequests();
       for (const request of requests.members()) request.abort(drainingProblem());

@@ -183,7 +183,7 @@ export function createServer(options: ServerOptions): Server {
     listeners: listeners.all,
     requests,
     unusedSockets: connections.unusedSockets,
-    webSockets: sockets,
+    closeWebSockets: (drainMs) => sockets.close(drainMs),
     abortGraceMs: timeouts.abortGraceMs,
   });
 

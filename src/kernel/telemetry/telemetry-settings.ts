@@ -1,6 +1,7 @@
 // The settings of metrics and traces, common to gateway and agent: rows for their tables, and the
 // parsed result.
 import { integer, optionalInteger, optionalText, secretText, SettingError, text } from '../settings.ts';
+import { decodeHeaderValue } from './collector-headers.ts';
 import type { TelemetrySettings } from './telemetry.ts';
 
 /** The rows. The agent's port has its own key, since both servers may be started with one environment. */
@@ -74,15 +75,6 @@ export function telemetrySettings({
 
 function isHttpAddress(address: string): boolean {
   return URL.canParse(address) && /^https?:$/.test(new URL(address).protocol);
-}
-
-/** Decodes a percent-encoded value of `OTEL_EXPORTER_OTLP_HEADERS`; any other text is returned unchanged. */
-export function decodeHeaderValue(value: string): string {
-  try {
-    return decodeURIComponent(value);
-  } catch {
-    return value;
-  }
 }
 
 /** Values of the settings that must not appear in the log. */
