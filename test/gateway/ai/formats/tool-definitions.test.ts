@@ -54,7 +54,7 @@ describe('checkDefinitions', () => {
     [
       'tools',
       { tools: [{ functionDeclarations: [{ name: 'a', parametersJsonSchema: schema }] }] },
-      'tools[0]',
+      'tools[0].functionDeclarations[0]',
     ],
     [
       'generationConfig',
