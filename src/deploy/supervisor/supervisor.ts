@@ -2,7 +2,7 @@
 // connections from it, and carries out requests of `townhall deploy`, which arrive on its control socket.
 import { rm, writeFile } from 'node:fs/promises';
 import type { Clock } from '../../kernel/clock.ts';
-import { serveControl, type Control } from '../../kernel/control.ts';
+import { serveControl, type Control, type ControlHandler } from '../../kernel/control.ts';
 import { errorText } from '../../kernel/error-text.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
@@ -49,7 +49,7 @@ export interface SupervisorOptions {
 }
 
 export interface Supervisor {
-  /** Starts the last deployed version and retries until it is ready. */
+  /** Starts the last deployed version and retries until it is ready. Does nothing after a stop. */
   resume(spec: GenerationSpec, state: CityState): Promise<void>;
   /** Stops the running version, then everything else. */
   stop(): Promise<void>;
@@ -73,35 +73,28 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
     steps.silence.clear();
     await endGenerations(supervisor);
     // Do not await the close: the control socket must still answer the request that called this function.
-    void control?.close().then(async () => {
-      await rm(folder.pidFile, { force: true });
-      stopCompletion.resolve();
-    });
+    // A `stop` may arrive before `opening` resolves; the pid file is removed after it has been written.
+    // If `opening` rejects, `startSupervisor` throws.
+    void opening.then(
+      async (control) => {
+        await control.close();
+        await rm(folder.pidFile, { force: true });
+        stopCompletion.resolve();
+      },
+      () => undefined,
+    );
   }
 
-  const control: Control | undefined = await serveControl(
-    folder.socket,
-    {
-      status: async () => statusOf(supervisor, pid),
-      trial: (input) => steps.run(() => tryVersion(supervisor, input as TrialRequest)),
-      switch: () => steps.run(() => switchOver(supervisor)),
-      record: (input) => steps.run(() => requireCandidate(supervisor).record(input as CityRecord)),
-      confirm: (input) => steps.run(() => confirm(supervisor, input as CityState)),
-      abandon: steps.abandon,
-      stop: stopOnce,
-    },
-    { log },
-  );
-  await writeFile(folder.pidFile, `${pid}\n`, { mode: 0o600 }).catch(async (error: unknown) => {
-    await control.close();
-    throw error;
-  });
+  const opening = openControl(folder, pid, log, controlHandlers(supervisor, pid, { steps, stop: stopOnce }));
+  await opening;
   // The deployment that started this supervisor may have died before its first request.
-  steps.silence.restart();
+  if (pendingStop === undefined) steps.silence.restart();
 
   return {
     stopped: stopCompletion.promise,
     async resume(spec, state) {
+      // A `stop` may have arrived during the start.
+      if (pendingStop !== undefined) return;
       steps.silence.clear();
       await resumeVersion(supervisor, spec, state);
     },
@@ -110,6 +103,39 @@ export async function startSupervisor(options: SupervisorOptions): Promise<Super
       await stopCompletion.promise;
     },
   };
+}
+
+function controlHandlers(
+  supervisor: SupervisorData,
+  pid: number,
+  { steps, stop }: { steps: DeploymentSteps; stop(): Promise<void> },
+): Readonly<Record<string, ControlHandler>> {
+  return {
+    status: async () => statusOf(supervisor, pid),
+    trial: (input) => steps.run(() => tryVersion(supervisor, input as TrialRequest)),
+    switch: () => steps.run(() => switchOver(supervisor)),
+    record: (input) => steps.run(() => requireCandidate(supervisor).record(input as CityRecord)),
+    confirm: (input) => steps.run(() => confirm(supervisor, input as CityState)),
+    abandon: steps.abandon,
+    stop,
+  };
+}
+
+/** Serves the control socket, then writes the pid file. */
+async function openControl(
+  folder: CityFolder,
+  pid: number,
+  log: Log,
+  handlers: Readonly<Record<string, ControlHandler>>,
+): Promise<Control> {
+  const control = await serveControl(folder.socket, handlers, { log });
+  try {
+    await writeFile(folder.pidFile, `${pid}\n`, { mode: 0o600 });
+  } catch (error) {
+    await control.close();
+    throw error;
+  }
+  return control;
 }
 
 /** Runs the requests of deployments, one at a time, and abandons a deployment that falls silent. */
