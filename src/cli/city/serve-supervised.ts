@@ -43,13 +43,14 @@ export async function serveSupervised(env: Environment): Promise<number> {
 interface SupervisedGateway {
   /** Resolves when the request is done; rejects with the reason for the supervisor. */
   handle(request: GatewayRequest): Promise<void>;
-  /** Starts to close the gateway; later calls do nothing. */
+  /** Starts to close the gateway, after a start that is in progress; later calls do nothing. */
   close(lingerMs: number): void;
   readonly closed: Promise<void>;
 }
 
 function supervisedGateway(env: Environment): SupervisedGateway {
   let gateway: Gateway | undefined;
+  let start: Promise<void> | undefined;
   let isClosing = false;
   const closure = Promise.withResolvers<void>();
 
@@ -61,7 +62,17 @@ function supervisedGateway(env: Environment): SupervisedGateway {
   function close(lingerMs: number): void {
     if (isClosing) return;
     isClosing = true;
-    Promise.resolve(gateway?.close({ lingerMs })).then(closure.resolve, closure.reject);
+    // A start cannot be interrupted: wait until its gateway exists, so that its database is closed too.
+    Promise.resolve(start)
+      .catch(() => undefined)
+      .then(() => gateway?.close({ lingerMs }))
+      .then(closure.resolve, closure.reject);
+  }
+
+  async function startGateway(input: StartRequest): Promise<void> {
+    gateway = await createSupervised(input, env);
+    if (isClosing) throw new Error('The gateway was stopped while it started.');
+    await gateway.listen({ path: input.socket, url: input.url });
   }
 
   return {
@@ -70,9 +81,7 @@ function supervisedGateway(env: Environment): SupervisedGateway {
     async handle(request) {
       switch (request.kind) {
         case 'start':
-          gateway = await createSupervised(request.input, env);
-          await gateway.listen({ path: request.input.socket, url: request.input.url });
-          return;
+          return (start = startGateway(request.input));
         case 'adopt':
           await requireGateway().listen({ fd: listeningFd, url: request.input.url });
           announceListening(request.input.url);
