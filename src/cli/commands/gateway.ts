@@ -77,9 +77,9 @@ async function serveAsWorker(
   });
   limitStreamGarbage();
   saveMemoryWhileIdle();
-  return closeOnFailure(runWorker({ gateway, start: worker, stop: () => gateway.close(closeOptions) }), () =>
-    gateway.close(),
-  );
+  const log = createLog({ level: config.logLevel, redactor: createRedactor() });
+  const run = runWorker({ gateway, start: worker, stop: () => gateway.close(closeOptions), log });
+  return closeOnFailure(run, () => gateway.close());
 }
 
 function serveWithWorkers(config: GatewayConfig, env: Environment): Promise<number> {

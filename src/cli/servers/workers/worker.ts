@@ -1,6 +1,7 @@
 // A worker of `townhall gateway --workers N`: a gateway that accepts from the
 // listening socket of its primary process.
 import type { CreateGatewayOptions, Gateway } from '../../../gateway/compose.ts';
+import type { Log } from '../../../kernel/log.ts';
 import { listeningFd, type PrimaryMessage, type WorkerMessage, type WorkerStart } from './messages.ts';
 
 export interface WorkerOptions {
@@ -8,6 +9,7 @@ export interface WorkerOptions {
   start: WorkerStart;
   /** Drains and closes the gateway. */
   stop(): Promise<void>;
+  log: Pick<Log, 'error'>;
 }
 
 type BreakerChannel = NonNullable<CreateGatewayOptions['breakerChannel']>;
@@ -16,7 +18,7 @@ type BreakerChannel = NonNullable<CreateGatewayOptions['breakerChannel']>;
  * Serves until the primary process sends `stop` or exits, or this process gets SIGTERM. Resolves to the
  * exit code.
  */
-export async function runWorker({ gateway, start, stop }: WorkerOptions): Promise<number> {
+export async function runWorker({ gateway, start, stop, log }: WorkerOptions): Promise<number> {
   const stopped = Promise.withResolvers<void>();
   // Ctrl-C reaches the whole process group; the primary process sends stop.
   process.on('SIGINT', () => undefined);
@@ -25,7 +27,7 @@ export async function runWorker({ gateway, start, stop }: WorkerOptions): Promis
   process.on('message', (message: PrimaryMessage) => {
     if (message.kind === 'stop') stopped.resolve();
     else if (message.kind === 'read_metrics')
-      void gateway.readMetrics().then((text) => send({ kind: 'metrics', id: message.id, text }));
+      void readMetrics(gateway, log).then((text) => send({ kind: 'metrics', id: message.id, text }));
   });
   await gateway.listen({ fd: listeningFd, url: start.url });
   send({ kind: 'listening' });
@@ -34,6 +36,16 @@ export async function runWorker({ gateway, start, stop }: WorkerOptions): Promis
   // An open channel would keep the process alive.
   if (process.connected) process.disconnect();
   return 0;
+}
+
+/** Empty when they cannot be read: the other workers' metrics are served without them. */
+async function readMetrics(gateway: Pick<Gateway, 'readMetrics'>, log: Pick<Log, 'error'>): Promise<string> {
+  try {
+    return await gateway.readMetrics();
+  } catch (error) {
+    log.error({ err: error }, 'the metrics could not be read');
+    return '';
+  }
 }
 
 /** Shares the circuit breakers of all workers. */
