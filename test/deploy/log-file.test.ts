@@ -2,8 +2,21 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { openLogFile } from '../../src/deploy/supervisor/log-file.ts';
+
+const disk = vi.hoisted(() => ({ isFull: false, attempts: 0 }));
+vi.mock('node:fs', async (importOriginal) => {
+  const original = await importOriginal<typeof import('node:fs')>();
+  return {
+    ...original,
+    openSync: (...options: Parameters<typeof original.openSync>) => {
+      if (!disk.isFull) return original.openSync(...options);
+      disk.attempts += 1;
+      throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
+    },
+  };
+});
 
 describe('the log file of a supervisor', () => {
   let folder: string;
@@ -36,5 +49,21 @@ describe('the log file of a supervisor', () => {
     log.write('ten\n');
     log.close();
     expect(readFileSync(file, 'utf8')).toBe('ten\n');
+  });
+
+  test('continues in the old file when the disk is too full for a new one', () => {
+    const log = openLogFile(file, { maxBytes: 64 });
+    const lines = ['a', 'b', 'c', 'd', 'e', 'f'].map((letter) => `${letter}\n`);
+    log.write(`${'x'.repeat(63)}\n`);
+    log.write(`${'y'.repeat(63)}\n`);
+    disk.isFull = true;
+    for (const line of lines) log.write(line);
+    disk.isFull = false;
+    log.write('the last line\n');
+    log.close();
+    // An attempt follows after 4 bytes, 1/16 of the maximum.
+    expect(disk.attempts).toBe(3);
+    const texts = [file, `${file}.1`, `${file}.2`].map((name) => readFileSync(name, 'utf8'));
+    expect(texts).toEqual(['the last line\n', `${'y'.repeat(63)}\n${lines.join('')}`, `${'x'.repeat(63)}\n`]);
   });
 });

@@ -10,6 +10,8 @@ export interface LogFile {
 
 const defaultMaxBytes = 16 * 1024 * 1024;
 const maxFiles = 3;
+// After a rotation that failed on a full disk, the next attempt follows 1 MiB later.
+const retriesPerFile = 16;
 
 /** The names that the file and its rotated predecessors have, the newest first. */
 export function logFileNames(path: string): string[] {
@@ -22,26 +24,44 @@ export function openLogFile(
 ): LogFile {
   let fd = openSync(path, 'a', 0o600);
   let size = statSync(path).size;
+  let rotationSize = maxBytes;
 
-  // Close the old file last: if the new file cannot be opened, writes continue to the old one.
+  // Open the new file first: if the disk is too full for it, all files keep their names.
   function rotate(): void {
-    const [oldestName = path, ...newerNames] = logFileNames(path).toReversed();
-    let target = oldestName;
-    for (const name of newerNames) {
-      renameIfExists(name, target);
-      target = name;
+    const newFd = openSync(`${path}.new`, 'a', 0o600);
+    try {
+      const [oldestName = path, ...newerNames] = logFileNames(path).toReversed();
+      let target = oldestName;
+      for (const name of newerNames) {
+        renameIfExists(name, target);
+        target = name;
+      }
+      renameSync(`${path}.new`, path);
+    } catch (error) {
+      closeSync(newFd);
+      throw error;
     }
-    const oldFd = fd;
-    fd = openSync(path, 'a', 0o600);
+    closeSync(fd);
+    fd = newFd;
     size = 0;
-    closeSync(oldFd);
+    rotationSize = maxBytes;
+  }
+
+  function rotateUnlessFull(): void {
+    try {
+      rotate();
+    } catch (error) {
+      if (errorCode(error) !== 'ENOSPC') throw error;
+      // Continue with the old file, and do not repeat the attempt at every write.
+      rotationSize = size + Math.ceil(maxBytes / retriesPerFile);
+    }
   }
 
   return {
     write(chunk) {
       const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
+      if (size > 0 && size + bytes.length > rotationSize) rotateUnlessFull();
       try {
-        if (size > 0 && size + bytes.length > maxBytes) rotate();
         writeSync(fd, bytes);
         size += bytes.length;
       } catch (error) {
