@@ -1,10 +1,11 @@
 // `townhall gateway --workers 2`: two processes behind one port on one PostgreSQL.
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { request, type IncomingHttpHeaders } from 'node:http';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createGatewayClient } from '@townhall/gateway';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { divideConnections } from '../../src/cli/servers/workers/connections.ts';
 import { mergeMetrics } from '../../src/cli/servers/workers/merge-metrics.ts';
 import { type DatabasePlace, makeDatabase } from '../support/databases.ts';
@@ -34,20 +35,11 @@ beforeAll(async () => {
   );
   const metricsPort = await freePort();
   metricsUrl = `http://127.0.0.1:${metricsPort}/metrics`;
-  server = townhall(['gateway', '--workers', '2'], {
-    cwd: folder,
-    env: {
-      HOST: '127.0.0.1',
-      PORT: '0',
-      METRICS_PORT: String(metricsPort),
-      DATABASE_URL: 'url' in place.options ? place.options.url : '',
-      TOWNHALL_MASTER_KEY: testMasterKey,
-      ADMIN_ID: testAdministrator.adminId,
-      ADMIN_PASSWORD: testAdministrator.password,
-      RATE_LIMIT_USER: 'off',
-      MODELS_FILE: modelsFile,
-      ACME_API_KEY: 'a key of the provider',
-    },
+  server = startServer({
+    METRICS_PORT: String(metricsPort),
+    RATE_LIMIT_USER: 'off',
+    MODELS_FILE: modelsFile,
+    ACME_API_KEY: 'a key of the provider',
   });
   [, url = ''] = await server.waitFor(/"url":"([^"]+)","msg":"listening"/);
 });
@@ -59,9 +51,23 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true });
 });
 
+function startServer(env: Record<string, string>): Run {
+  return townhall(['gateway', '--workers', '2'], {
+    cwd: folder,
+    env: {
+      HOST: '127.0.0.1',
+      PORT: '0',
+      DATABASE_URL: 'url' in place.options ? place.options.url : '',
+      TOWNHALL_MASTER_KEY: testMasterKey,
+      ADMIN_ID: testAdministrator.adminId,
+      ADMIN_PASSWORD: testAdministrator.password,
+      ...env,
+    },
+  });
+}
+
 /** The ids of the processes whose parent is the server. */
-async function readWorkerIds(): Promise<number[]> {
-  const { pid } = server.process;
+async function readWorkerIds({ pid } = server.process): Promise<number[]> {
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
   return children.trim().split(/\s+/).filter(Boolean).map(Number);
 }
@@ -242,6 +248,18 @@ describe('the connections of workers', () => {
       'WORKERS 20 is too many for a database with 100 connections',
     );
   });
+});
+
+test('stops the workers when another program takes the metrics port', { timeout: 120_000 }, async () => {
+  const port = await freePort();
+  const run = startServer({ METRICS_PORT: String(port) });
+  // The port is checked before the first worker starts, and opened after the last one listens.
+  await expect.poll(() => readWorkerIds(run.process), { timeout: 60_000 }).not.toEqual([]);
+  const program = createServer().listen(port, '127.0.0.1');
+  onTestFinished(() => void program.close());
+  expect(await run.ended).toBe(1);
+  expect(run.screen()).toContain(`The port ${port} is taken`);
+  expect(run.screen()).not.toContain('did not exit');
 });
 
 describe('merged metrics', () => {

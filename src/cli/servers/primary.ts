@@ -7,6 +7,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { localUrl, openListeningSocket } from '../../kernel/http/listening-socket.ts';
 import type { Log } from '../../kernel/log.ts';
 import { listenForMetrics } from '../../kernel/telemetry/metrics-listener.ts';
+import { explainListenErrors, gatewayAddresses } from './addresses.ts';
 import { announceListening } from './announce.ts';
 import { untilStopped } from './until-stopped.ts';
 import { divideConnections, readMaxConnections } from './workers/connections.ts';
@@ -67,13 +68,17 @@ export async function runPrimary(options: PrimaryOptions): Promise<number> {
   }
 }
 
-async function serveMetrics({ metricsPort, metricsHost }: GatewayConfig, group: WorkerGroup, log: Log) {
+async function serveMetrics(config: GatewayConfig, group: WorkerGroup, log: Log) {
+  const { metricsPort, metricsHost } = config;
   if (metricsPort === undefined) return null;
   const prometheus = {
     contentType: 'text/plain; version=0.0.4; charset=utf-8',
     read: () => group.readMetrics(),
   };
-  const listener = await listenForMetrics({ host: metricsHost, port: metricsPort }, { prometheus, log });
+  const listener = await explainListenErrors(
+    listenForMetrics({ host: metricsHost, port: metricsPort }, { prometheus, log }),
+    gatewayAddresses(config),
+  );
   log.info({ url: listener.url }, 'serving metrics');
   return listener;
 }
