@@ -50,7 +50,7 @@ export function renderMarkdown(markdown: string, options: MarkdownOptions): Rend
     title: headings.find(({ depth }) => depth === 1)?.text ?? path.posix.basename(options.source, '.md'),
     html,
     headings,
-    sections: sectionsOf(parser.lexer(markdown), headings),
+    sections: sectionsOf(parser.lexer(markdown), headings, parser),
   };
 }
 
@@ -118,7 +118,8 @@ function portalLink(href: string, { source, page, pageOf }: MarkdownOptions): st
   return anchor === undefined ? address : `${address}#${anchor}`;
 }
 
-function sectionsOf(tokens: readonly Token[], headings: readonly Heading[]): Section[] {
+/** `headings` has those within lists and quotations too, which do not start a section. */
+function sectionsOf(tokens: readonly Token[], headings: readonly Heading[], parser: Marked): Section[] {
   const sections: Section[] = [];
   let current: Section = { anchor: '', heading: '', text: '' };
   let next = 0;
@@ -130,9 +131,16 @@ function sectionsOf(tokens: readonly Token[], headings: readonly Heading[]): Sec
     } else if (token.type !== 'html') {
       current.text += ` ${plainText(token.raw)}`;
       if (sections.length === 0) sections.push(current);
+      next += nestedHeadings(token, parser);
     }
   }
   return sections;
+}
+
+function nestedHeadings(token: Token, parser: Marked): number {
+  let count = 0;
+  void parser.walkTokens([token], ({ type }) => void (count += type === 'heading' ? 1 : 0));
+  return count;
 }
 
 function plainText(markdown: string): string {
