@@ -33,12 +33,16 @@ export interface Member {
   isRequired: boolean;
   /** JSON Schema types; empty when the schema names none. */
   types: readonly string[];
+  /** Whether it is a file, or a list of files, of a form. */
+  isFile: boolean;
   description: string;
 }
 
 interface Schema {
   $ref?: string;
   type?: string | string[];
+  format?: string;
+  items?: Schema;
   const?: unknown;
   enum?: unknown[];
   description?: string;
@@ -139,6 +143,7 @@ function parameterMember(
     place,
     isRequired: required === true,
     types: typesOf(schema ?? {}, resolve),
+    isFile: false,
     description: description ?? '',
   };
 }
@@ -173,6 +178,7 @@ function bodyMembers(reference: Schema, resolve: Resolve): Member[] {
     place: 'body',
     isRequired: schema.required?.includes(name) ?? false,
     types: typesOf(property, resolve),
+    isFile: (property.items ?? property).format === 'binary',
     description: property.description ?? resolve(property).description ?? '',
   }));
   const parts = (schema.allOf ?? []).flatMap((part) => bodyMembers(part, resolve));

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { SettingError } from '../../kernel/settings.ts';
 import { suggest } from '../command-line/suggestion.ts';
 import { explainRefusal, findCredential, type Refusal, type Server } from './credential.ts';
+import { createForm, isFormType, type FormField } from './form.ts';
 import { readLocalServers, type LocalServer } from './local-edition.ts';
 import type { CallableOperation, Member, Surface } from './operations.ts';
 import { readCurrentProfile } from './profiles.ts';
@@ -28,17 +29,21 @@ export async function buildRequest(
   pairs: readonly string[],
   options: RequestOptions,
 ): Promise<BuiltRequest> {
-  const { path, query, headers, body } = placeMembers(operation, pairs);
+  const { path, query, headers, body, form } = placeMembers(operation, pairs);
   const server = await chooseServer(options);
   const url = new URL(requireHttpUrl(server.url));
   url.pathname = `${url.pathname.replace(/\/$/, '')}${path}`;
   for (const [name, text] of query) url.searchParams.append(name, text);
-  const bodyText = await readBody(operation, body, options.body);
+  const content = isFormType(operation.bodyType)
+    ? await readForm(operation, form, options.body)
+    : await readBody(operation, body, options.body);
   const credential = await findCredential(operation, server, options);
   if (credential !== undefined) headers.set('authorization', `Bearer ${credential.token}`);
   headers.set('accept', '*/*');
-  if (operation.bodyType !== undefined) headers.set('content-type', operation.bodyType);
-  const request = new Request(url, { method: operation.method, headers, body: bodyText });
+  // The type of FormData has a boundary, which `Request` adds.
+  if (operation.bodyType !== undefined && !(content instanceof FormData))
+    headers.set('content-type', operation.bodyType);
+  const request = new Request(url, { method: operation.method, headers, body: content });
   return {
     request,
     explainRefusal: (refusal) => explainRefusal(refusal, operation, { credential, server }),
@@ -51,16 +56,26 @@ interface PlacedMembers {
   query: [name: string, text: string][];
   headers: Headers;
   body: Record<string, unknown>;
+  /** The body of an operation that takes a form, instead of `body`. */
+  form: FormField[];
 }
 
 function placeMembers(operation: CallableOperation, pairs: readonly string[]): PlacedMembers {
-  const request: PlacedMembers = { path: operation.path, query: [], headers: new Headers(), body: {} };
+  const request: PlacedMembers = {
+    path: operation.path,
+    query: [],
+    headers: new Headers(),
+    body: {},
+    form: [],
+  };
+  const isForm = isFormType(operation.bodyType);
   const names = new Set<string>();
   for (const pair of pairs) {
     const [, name = '', text = ''] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
     if (name === '') throw new SettingError(`"${pair}" is not of the form NAME=VALUE; see --help.`);
     const member = memberOf(operation, name);
-    if (names.has(member.name)) throw new SettingError(`${member.name} is set twice.`);
+    const isRepeatable = isForm && member.types.includes('array');
+    if (names.has(member.name) && !isRepeatable) throw new SettingError(`${member.name} is set twice.`);
     names.add(member.name);
     switch (member.place) {
       case 'path':
@@ -73,7 +88,8 @@ function placeMembers(operation: CallableOperation, pairs: readonly string[]): P
         request.headers.set(member.name, text);
         break;
       case 'body':
-        request.body[member.name] = parseValue(member, text);
+        if (isForm) request.form.push([member, text]);
+        else request.body[member.name] = parseValue(member, text);
     }
   }
   const [missingParameter] = /(?<=\{)[^}]+/.exec(request.path) ?? [];
@@ -89,7 +105,8 @@ function memberOf({ members, isBodyOpen, operationId }: CallableOperation, name:
       (candidate.place === 'header' && candidate.name.toLowerCase() === name.toLowerCase()),
   );
   if (member !== undefined) return member;
-  if (isBodyOpen) return { name, place: 'body', isRequired: false, types: [], description: '' };
+  if (isBodyOpen)
+    return { name, place: 'body', isRequired: false, types: [], isFile: false, description: '' };
   const hint = suggest(
     name,
     members.map((candidate) => candidate.name),
@@ -136,6 +153,18 @@ async function readBody(
   if (option === undefined) return JSON.stringify(members);
   if (option === '-') return readStandardInput();
   return option.startsWith('@') ? readFile(option.slice(1), 'utf8') : option;
+}
+
+async function readForm(
+  { operationId, bodyType = '' }: CallableOperation,
+  fields: readonly FormField[],
+  option: string | undefined,
+): Promise<FormData | string> {
+  if (option !== undefined)
+    throw new SettingError(
+      `${operationId} takes a form, not --body; set its members by NAME=VALUE, and a file by NAME=@FILE.`,
+    );
+  return createForm(bodyType, fields);
 }
 
 async function readStandardInput(): Promise<string> {

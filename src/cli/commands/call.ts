@@ -11,6 +11,7 @@ export const command: Command = {
   description: [
     'Calls an operation of a running server by its name in the contract, such as env.upsertVariable, and prints the answer.',
     'A NAME is a member of its path, query, headers or body; a VALUE other than a string is written as JSON.',
+    'A file of a form is written as NAME=@FILE; --describe shows such members.',
     'Without an operation it lists all of them. The exit code is 1 when the server refuses the call or fails.',
   ],
   actions: [
@@ -82,6 +83,7 @@ export const command: Command = {
     '  townhall call gateway ai.generateText model=local/guide prompt="How do I log in?"',
     '  townhall call gateway admin.login --body @credentials.json --json',
     '  townhall call gateway credits.grantCredits user_id=usr_… credits=500000 reason="a good start"',
+    '  townhall call gateway ai.transcribeClientAudio model=openai/whisper-1 file=@talk.wav',
     '  townhall call agent sessions.list limit=20',
   ],
   readWords: readOperationIds,
@@ -138,7 +140,11 @@ function printList(operations: readonly CallableOperation[], { print, isJson }: 
 function printDescription(operation: CallableOperation, { print, isJson }: Output): number {
   const { description, members } = operation;
   if (isJson) {
-    const fields = members.map(({ isRequired, ...member }) => ({ ...member, required: isRequired }));
+    const fields = members.map(({ isRequired, isFile, ...member }) => ({
+      ...member,
+      required: isRequired,
+      file: isFile,
+    }));
     print(JSON.stringify({ ...serializeOperation(operation), description, members: fields }));
   } else for (const line of describeOperation(operation)) print(line);
   return 0;
@@ -151,8 +157,9 @@ function describeOperation(operation: CallableOperation): string[] {
   if (description !== '') lines.push('', description.trim());
   if (members.length > 0) lines.push('');
   const width = Math.max(0, ...members.map(({ name }) => name.length)) + 2;
-  for (const { name, place, isRequired, types, description: purpose } of members) {
-    const kind = [types.join(' or ') || 'any', place === 'body' ? '' : place, isRequired ? 'required' : '']
+  for (const { name, place, isRequired, types, isFile, description: purpose } of members) {
+    const type = isFile ? '@FILE' : types.join(' or ') || 'any';
+    const kind = [type, place === 'body' ? '' : place, isRequired ? 'required' : '']
       .filter(Boolean)
       .join(', ');
     const sentence = purpose === '' ? '' : `: ${purpose.trim().split('\n', 1)[0]}`;
