@@ -1,6 +1,7 @@
 // The operations of a server for `townhall call`, read from the bundled contract: their members,
 // and where each belongs in the request.
 import { readText, assetPath } from '../../kernel/assets.ts';
+import { decodePointerName } from '../../kernel/json-pointer.ts';
 
 export const surfaces = ['gateway', 'agent'] as const;
 export type Surface = (typeof surfaces)[number];
@@ -163,10 +164,7 @@ function targetOf(document: object, reference: string): unknown {
   return reference
     .slice(2)
     .split('/')
-    .reduce<unknown>(
-      (node, name) => (node as Record<string, unknown>)[name.replaceAll('~1', '/').replaceAll('~0', '~')],
-      document,
-    );
+    .reduce<unknown>((node, name) => (node as Record<string, unknown>)[decodePointerName(name)], document);
 }
 
 // Members of all alternatives are accepted; a member is required only if every alternative

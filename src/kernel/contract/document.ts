@@ -1,5 +1,6 @@
 // The parts of an OpenAPI 3.1 document that the server reads, and the resolution of its references.
 // The document was linted and bundled by `npm run generate`, so its shape is trusted here.
+import { decodePointerName } from '../json-pointer.ts';
 import type { JsonRecord } from '../json-value.ts';
 
 export interface OpenApiDocument {
@@ -59,7 +60,7 @@ export function resolveReference<T extends object>(document: OpenApiDocument, va
     target = pointer
       .split('/')
       .slice(1)
-      .map((part) => decodeURIComponent(part).replaceAll('~1', '/').replaceAll('~0', '~'))
+      .map((part) => decodePointerName(decodeURIComponent(part)))
       .reduce<unknown>((parent, part) => (parent as JsonRecord | undefined)?.[part], document);
     if (target === undefined)
       throw new Error(`The contract has a dangling reference: ${(value as Reference).$ref}.`);

@@ -1,5 +1,6 @@
 // Converts the errors of a JSON Schema validator to one sentence for each invalid member, with the names
 // that the caller wrote. A value that matches none of several forms is explained by the closest form.
+import { decodePointerName } from '../json-pointer.ts';
 import { isRecord } from '../json-value.ts';
 import { Problem, type ProblemDetail } from '../problem.ts';
 import { startOfText } from '../start-of-text.ts';
@@ -361,10 +362,7 @@ function pluralize(count: string, singular: string): string {
 
 /** The names of a JSON pointer (RFC 6901). */
 export function pointerParts(pointer: string): string[] {
-  return pointer
-    .split('/')
-    .slice(1)
-    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  return pointer.split('/').slice(1).map(decodePointerName);
 }
 
 // The caller chooses the names, so they are truncated to a length that suits logs and screens.

@@ -1,6 +1,7 @@
 // The smallest value that a JSON Schema allows, as the well-formed answer of `local/echo`. The
 // schema comes from the caller, and a few bytes of it can require a value that fills the heap,
 // so all values, schema members read and output bytes count against one budget per call.
+import { decodePointerName } from '../../../../kernel/json-pointer.ts';
 import { isRecord } from '../../../../kernel/json-value.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
 
@@ -244,7 +245,7 @@ function resolve(root: Schema, pointer: string, budget: InstanceBudget): unknown
 
 function decodePointer(segment: string): string {
   try {
-    return decodeURIComponent(segment).replaceAll('~1', '/').replaceAll('~0', '~');
+    return decodePointerName(decodeURIComponent(segment));
   } catch {
     // An invalid percent escape is taken literally.
     return segment;
