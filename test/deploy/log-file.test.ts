@@ -1,4 +1,5 @@
 // The log file of a supervisor in the background.
+import type * as fileSystem from 'node:fs';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -7,7 +8,7 @@ import { openLogFile } from '../../src/deploy/supervisor/log-file.ts';
 
 const disk = vi.hoisted(() => ({ isFull: false, attempts: 0 }));
 vi.mock('node:fs', async (importOriginal) => {
-  const original = await importOriginal<typeof import('node:fs')>();
+  const original = await importOriginal<typeof fileSystem>();
   return {
     ...original,
     openSync: (...options: Parameters<typeof original.openSync>) => {

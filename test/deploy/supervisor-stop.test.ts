@@ -1,5 +1,6 @@
 // A stop request during the start of a supervisor.
 import { existsSync } from 'node:fs';
+import type * as fileSystem from 'node:fs/promises';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +14,7 @@ const files = vi.hoisted(() => ({
   beforeChmod: async (_path: string): Promise<void> => undefined,
 }));
 vi.mock('node:fs/promises', async (importOriginal) => {
-  const original = await importOriginal<typeof import('node:fs/promises')>();
+  const original = await importOriginal<typeof fileSystem>();
   return {
     ...original,
     chmod: async (path: string, mode: number) => {
