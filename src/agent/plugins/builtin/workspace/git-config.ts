@@ -3,6 +3,7 @@
 // otherwise the agent could write a file that git later runs for the operator.
 import { lstat, readFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
+import { parseGitConfig, type GitSetting } from './git-config-syntax.ts';
 import { namedFiles } from './protected-files.ts';
 
 const maxConfigBytes = 256 * 1024;
@@ -50,13 +51,9 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
   return [...paths];
 }
 
-/** The settings of a config file that may name a program or a file, with keys in lower case. */
-function parseProgramSettings(config: string): { key: string; value: string }[] {
-  return config.split('\n').flatMap((line) => {
-    const [, key, value] = /^\s*(?:\[.*\]\s*)?([A-Za-z][\w-]*)\s*=\s*(.*)$/.exec(line) ?? [];
-    if (key === undefined || value === undefined || plainKeys.has(key.toLowerCase())) return [];
-    return [{ key: key.toLowerCase(), value }];
-  });
+/** The settings of a config file that may name a program or a file. */
+function parseProgramSettings(config: string): GitSetting[] {
+  return parseGitConfig(config).filter(({ key }) => !plainKeys.has(key));
 }
 
 /** The config files of a repository. If `.git` is a file, it names the folder that contains them. */
