@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { parseGitConfig } from '../../../src/agent/plugins/builtin/workspace/git-config-syntax.ts';
 import { pathsOfConfig } from '../../../src/agent/plugins/builtin/workspace/git-config.ts';
 
@@ -13,7 +13,10 @@ beforeEach(() => {
   root = mkdtempSync(path.join(tmpdir(), 'townhall-git-config-'));
   mkdirSync(path.join(root, '.git'));
 });
-afterEach(() => rmSync(root, { recursive: true, force: true }));
+afterEach(() => {
+  vi.unstubAllEnvs();
+  rmSync(root, { recursive: true, force: true });
+});
 
 function settingsOfGit(config: string): { key: string; value: string }[] {
   const file = path.join(root, 'config');
@@ -89,6 +92,11 @@ describe('pathsOfConfig', () => {
     writeFileSync(path.join(root, 'my config'), '[core]\n\thooksPath = "git hooks"\n');
     const paths = await pathsOf('[include]\n\tpath = "../my config"\n');
     expect(paths).toEqual(expect.arrayContaining(['my config', 'git hooks']));
+  });
+
+  test('contains a path of hooks in the home folder', async () => {
+    vi.stubEnv('HOME', root);
+    expect(await pathsOf('[core]\n\thooksPath = ~/hooks\n')).toContain('hooks');
   });
 
   test('contains an existing program on a continued line', async () => {

@@ -2,6 +2,7 @@
 // scripts of filters. git runs them or reads them as configuration, so they are protected like hooks:
 // otherwise the agent could write a file that git later runs for the operator.
 import { lstat, readFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { parseGitConfig, type GitSetting } from './git-config-syntax.ts';
 import { namedFiles } from './protected-files.ts';
@@ -41,8 +42,8 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
       // git resolves an included file against the folder of the config file, and other paths against the
       // repository. Protect both for every key: an extra path does no harm, a missing one would.
       const candidates = namedFiles(value).flatMap((name) => [
-        resolve(top, name),
-        resolve(dirname(file), name),
+        resolveFrom(top, name),
+        resolveFrom(dirname(file), name),
       ]);
       for (const path of candidates) if (pathKeys.has(key) || (await isExistingFile(path))) paths.add(path);
       if (key === includeKey) files.push(...candidates);
@@ -54,6 +55,11 @@ export async function pathsOfConfig(gitPath: string): Promise<string[]> {
 /** The settings of a config file that may name a program or a file. */
 function parseProgramSettings(config: string): GitSetting[] {
   return parseGitConfig(config).filter(({ key }) => !plainKeys.has(key));
+}
+
+/** Like `resolve`; git expands `~/` to the home folder. */
+function resolveFrom(folder: string, name: string): string {
+  return name.startsWith('~/') ? join(homedir(), name.slice(2)) : resolve(folder, name);
 }
 
 /** The config files of a repository. If `.git` is a file, it names the folder that contains them. */
