@@ -123,6 +123,35 @@ describe('files.patch with a diff', () => {
     );
   });
 
+  test('ignores blank lines between files and hunks', async () => {
+    await plugin.put({ 'a.txt': tenLines });
+    const diff = [
+      '--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n',
+      '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n line 1\n-line 2\n+zwei\n',
+      '@@\n line 8\n+new\n\n',
+    ].join('\n');
+    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
+    expect(await plugin.text('new.txt')).toBe('new\n');
+    expect(await plugin.text('a.txt')).toBe(
+      tenLines.replace('line 2', 'zwei').replace('line 8\n', 'line 8\nnew\n'),
+    );
+  });
+
+  test('keeps unmarked blank lines that the header counts', async () => {
+    await plugin.put({ 'a.txt': 'one\n\none\ntwo\n\n' });
+    const diff =
+      '--- a/a.txt\n+++ b/a.txt\n@@ -3,3 +3,4 @@\n+zero\n one\n two\n\n\n--- /dev/null\n+++ b/b\n@@\n+b\n';
+    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
+    expect(await plugin.text('a.txt')).toBe('one\n\nzero\none\ntwo\n\n');
+  });
+
+  test('keeps an unmarked blank line as the only context', async () => {
+    await plugin.put({ 'a.txt': 'one\n\ntwo\n' });
+    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -2 +2,2 @@\n+new\n\n';
+    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
+    expect(await plugin.text('a.txt')).toBe('one\nnew\n\ntwo\n');
+  });
+
   test('keeps Windows line breaks', async () => {
     await plugin.put({ 'a.txt': 'one\r\ntwo\r\n' });
     await plugin.call('patch', { diff: '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n' });

@@ -112,7 +112,7 @@ function readHunks(lines: readonly string[], start: number, hunks: Hunk[]): numb
 
 function readHunk(lines: readonly string[], start: number, hunks: Hunk[]): number {
   const header = lines[start] ?? '';
-  const number = /^@@ -(\d+)/.exec(header)?.[1];
+  const [, number, count] = /^@@ -(\d+)(?:,(\d+))?/.exec(header) ?? [];
   const hunk: Hunk = {
     header: header.slice(0, 100),
     line: number === undefined ? null : Number(number),
@@ -121,6 +121,7 @@ function readHunk(lines: readonly string[], start: number, hunks: Hunk[]): numbe
     endsWithNewline: null,
   };
   let lastMark = '';
+  let blankLines = 0;
   let index = start + 1;
   for (; index < lines.length && !isFileHeader(lines, index); index += 1) {
     const line = lines[index] ?? '';
@@ -134,10 +135,25 @@ function readHunk(lines: readonly string[], start: number, hunks: Hunk[]): numbe
     else if (line === '') hunk.lines.push({ mark: ' ', content: '' });
     else break;
     if (mark !== '\\') lastMark = mark;
+    blankLines = line === '' ? blankLines + 1 : 0;
   }
+  dropSeparators(hunk, { blankLines, oldCount: Number(count ?? (number === undefined ? 0 : 1)) });
   hunk.before = hunk.lines.flatMap(({ mark, content: line }) => (mark === '+' ? [] : [line]));
   hunks.push(hunk);
   return index;
+}
+
+/**
+ * Removes the unmarked blank lines at the end of a hunk that its header does not count: they separate it
+ * from the next hunk or file.
+ */
+function dropSeparators(
+  { lines }: Hunk,
+  { blankLines, oldCount }: { blankLines: number; oldCount: number },
+): void {
+  const oldLines = lines.filter(({ mark }) => mark !== '+').length;
+  const separators = Math.min(blankLines, Math.max(0, oldLines - oldCount));
+  lines.splice(lines.length - separators);
 }
 
 /** Applies the hunks in their order. Throws a DiffError that names the hunk that does not fit. */
