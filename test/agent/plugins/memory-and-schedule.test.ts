@@ -113,6 +113,18 @@ describe('the plugin memory', () => {
     expect(await memory('add', { key: 'deploy', text: 'New.' })).toMatchObject({ noteId, text: 'New.' });
   });
 
+  test('never exceeds its limit when notes are added at once', async () => {
+    const memory = actionOf(await start(), 'memory');
+    const { noteId } = (await memory('add', { text: 'First.' })) as { noteId: string };
+    await world.database.sql`
+      insert into agent.plugins_notes (note_id, agent_id, text)
+      select note_id || number, agent_id, 'x' from agent.plugins_notes, generate_series(1, 9998) number
+      where note_id = ${noteId}`;
+    const texts = ['a', 'b', 'c', 'd', 'e', 'f'];
+    const results = await Promise.allSettled(texts.map((text) => memory('add', { text })));
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+  });
+
   test('refuses text that PostgreSQL cannot store', async () => {
     const memory = actionOf(await start(), 'memory');
     await expect(memory('add', { text: 'a\u0000b' })).rejects.toMatchObject({ status: 400 });

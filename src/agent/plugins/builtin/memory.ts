@@ -67,9 +67,8 @@ export function memory({ store }: { store: NoteStore }): Plugin {
         input: addSchema,
         async run({ text, key: rawKey }, { refuse }) {
           const key = rawKey?.toWellFormed() ?? null;
-          if ((await store.countOthers(key)) >= maxNotes)
-            refuse(`The memory is full: it has ${maxNotes} notes. Remove one first.`);
-          return store.put({ noteId: id('note'), key, text: text.toWellFormed() });
+          const note = await store.put({ noteId: id('note'), key, text: text.toWellFormed() }, { maxNotes });
+          return note ?? refuse(`The memory is full: it has ${maxNotes} notes. Remove one first.`);
         },
       },
       search: {

@@ -1,5 +1,5 @@
 // SQL of the plugins `memory` and `schedule`. The only file that names the tables `plugins_*`.
-import type { Database } from '../../../kernel/data/database.ts';
+import type { Database, Tx } from '../../../kernel/data/database.ts';
 
 export interface Note {
   noteId: string;
@@ -18,10 +18,14 @@ export interface Schedule {
 }
 
 export interface NoteStore {
-  /** Inserts the note, or replaces the note with the same key. */
-  put(note: { noteId: string; key: string | null; text: string }): Promise<Note>;
-  /** The number of notes besides the note with this key. */
-  countOthers(key: string | null): Promise<number>;
+  /**
+   * Inserts the note, or replaces the note with the same key. Returns null, and stores nothing, when there
+   * are already `maxNotes` other notes.
+   */
+  put(
+    note: { noteId: string; key: string | null; text: string },
+    limits: { maxNotes: number },
+  ): Promise<Note | null>;
   search(query: string, limit: number): Promise<Note[]>;
   list(limit: number): Promise<Note[]>;
   /** Removes the note with the id or key. Returns whether it existed. */
@@ -65,22 +69,25 @@ interface ScheduleRow {
   last_run_id: string | null;
 }
 
-export function noteStore({ sql }: Pick<Database, 'sql'>, agentId: string): NoteStore {
+export function noteStore(
+  { sql, tx: transaction }: Pick<Database, 'sql' | 'tx'>,
+  agentId: string,
+): NoteStore {
   return {
-    async put({ noteId, key, text }) {
-      const rows = await sql<NoteRow[]>`
-        insert into agent.plugins_notes (note_id, agent_id, key, text)
-        values (${noteId}, ${agentId}, ${key}, ${text})
-        on conflict (agent_id, key) do update set text = excluded.text, updated_at = agent.townhall_now()
-        returning note_id, key, text, updated_at`;
-      return rows.map(noteOf)[0] as Note;
-    },
-    async countOthers(key) {
-      const [row] = await sql<{ count: number }[]>`
-        select count(*)::int as count from agent.plugins_notes
-        where agent_id = ${agentId} and (key is null or key is distinct from ${key})`;
-      return row?.count ?? 0;
-    },
+    put: ({ noteId, key, text }, { maxNotes }) =>
+      transaction(async (tx) => {
+        await lockTable(tx, 'notes', agentId);
+        const [others] = await tx<{ count: number }[]>`
+          select count(*)::int as count from agent.plugins_notes
+          where agent_id = ${agentId} and (key is null or key is distinct from ${key})`;
+        if ((others?.count ?? 0) >= maxNotes) return null;
+        const rows = await tx<NoteRow[]>`
+          insert into agent.plugins_notes (note_id, agent_id, key, text)
+          values (${noteId}, ${agentId}, ${key}, ${text})
+          on conflict (agent_id, key) do update set text = excluded.text, updated_at = agent.townhall_now()
+          returning note_id, key, text, updated_at`;
+        return rows.map(noteOf)[0] as Note;
+      }),
     async search(query, limit) {
       // The full-text index finds whole words; strpos finds parts of words and punctuation.
       const rows = await sql<NoteRow[]>`
@@ -148,6 +155,12 @@ export function scheduleStore({ sql }: Pick<Database, 'sql'>, agentId: string): 
       return rows.length > 0;
     },
   };
+}
+
+// Serializes the transactions that count an agent's rows and add one: two of them at once would see the same
+// count and together exceed the limit.
+async function lockTable(tx: Tx, table: 'notes' | 'schedules', agentId: string): Promise<void> {
+  await tx`select pg_advisory_xact_lock(hashtextextended(${`agent.plugins_${table}.${agentId}`}, 0))`;
 }
 
 function noteOf(row: NoteRow): Note {
