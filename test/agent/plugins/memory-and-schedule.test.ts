@@ -2,8 +2,12 @@
 // and survive a restart.
 import { randomUUID } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { scheduleStore } from '../../../src/agent/plugins/index.ts';
+import { createScheduleRunner } from '../../../src/agent/plugins/builtin/schedule-runner.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import type { Jobs } from '../../../src/kernel/data/jobs.ts';
 import { startAgent, type TestAgent } from '../../support/agent.ts';
-import { testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { silentLog, testDatabase, type TestDatabase } from '../../support/databases.ts';
 import { says, scriptedGateway, type ScriptedGateway } from '../../support/scripted-gateway.ts';
 
 let gateway: ScriptedGateway;
@@ -149,6 +153,47 @@ describe('the plugin schedule', () => {
     await schedule('once', { instructions: 'Water the plants.', inSeconds: 1 });
     await expect.poll(() => countPrompts('Water the plants.')).toBe(1);
     await expect.poll(() => schedule('list')).toMatchObject({ schedules: [] });
+  });
+
+  test('never exceeds its limit when schedules are added at once', async () => {
+    const schedule = actionOf(await start(), 'schedule');
+    const task = { instructions: 'Never do this.', inSeconds: 3_000 };
+    const { scheduleId } = (await schedule('once', task)) as { scheduleId: string };
+    await world.database.sql`
+      insert into agent.plugins_schedules (schedule_id, agent_id, instructions, due_at)
+      select schedule_id || number, agent_id, instructions, due_at
+      from agent.plugins_schedules, generate_series(1, 998) number where schedule_id = ${scheduleId}`;
+    const results = await Promise.allSettled(Array.from({ length: 6 }, () => schedule('once', task)));
+    expect(results.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+    await expect(schedule('once', task)).rejects.toMatchObject({
+      code: 'action_refused',
+      message: expect.stringContaining('already 1000 schedules'),
+    });
+  });
+
+  test('stores no schedule whose job cannot be enqueued', async () => {
+    const { name } = await start();
+    const [agent] = await world.database.sql<{ agent_id: string }[]>`
+      select agent_id from agent.tokens_agents where name = ${name}`;
+    const agentId = agent?.agent_id as string;
+    const store = scheduleStore(world.database, agentId);
+    const failing: Pick<Jobs, 'define' | 'start' | 'ready' | 'enqueue'> = {
+      define() {},
+      start() {},
+      async ready() {},
+      enqueue: () => Promise.reject(new Error('The queue is unavailable.')),
+    };
+    const runner = createScheduleRunner({
+      store,
+      agentId,
+      openJobs: async () => failing as Jobs,
+      execute: async () => ({ runId: 'run' }),
+      clock: systemClock,
+      log: silentLog,
+    });
+    const task = { instructions: 'x', cron: null, timeZone: 'UTC', dueAt: new Date() };
+    await expect(runner.add(task)).rejects.toThrow('The queue is unavailable.');
+    expect(await store.listOpen()).toEqual([]);
   });
 
   test('returns the next occurrence of a cron expression', async () => {

@@ -13,8 +13,11 @@ const firstTime = new Date('2026-01-05T09:00:00Z');
 function createWorld() {
   const rows = new Map<string, Schedule>();
   const store: ScheduleStore = {
-    async add({ dueAt, ...schedule }) {
-      rows.set(schedule.scheduleId, { ...schedule, dueAt: dueAt.toISOString(), lastRunId: null });
+    async add({ dueAt, ...schedule }, { enqueue }) {
+      const row = { ...schedule, dueAt: dueAt.toISOString(), lastRunId: null };
+      await enqueue(undefined as never);
+      rows.set(schedule.scheduleId, row);
+      return row;
     },
     find: async (scheduleId) => rows.get(scheduleId),
     listOpen: async () => [...rows.values()].filter(({ dueAt }) => dueAt !== null),
@@ -29,11 +32,12 @@ function createWorld() {
   };
   const queue = { jobs: [] as Job[], isFailing: false };
   let deliver: (job: Job) => Promise<void> = async () => {};
-  const jobs: Pick<Jobs, 'define' | 'start' | 'enqueue' | 'stop'> = {
+  const jobs: Pick<Jobs, 'define' | 'start' | 'ready' | 'enqueue' | 'stop'> = {
     define(_name, _policy, handler) {
       deliver = handler as never;
     },
     start() {},
+    async ready() {},
     async enqueue(_name, data) {
       if (queue.isFailing) throw new Error('the database is unavailable');
       queue.jobs.push(data as Job);

@@ -1,9 +1,14 @@
 // The plugin `schedule`: instructions that run later, once or repeatedly.
 import { definePlugin, everyCaller, type Action, type Plugin } from '../definition/plugin.ts';
 import { nextOccurrence } from './cron.ts';
-import { createScheduleRunner, type ScheduleRunner, type ScheduleRunnerOptions } from './schedule-runner.ts';
+import {
+  createScheduleRunner,
+  maxSchedules,
+  type ScheduleRunner,
+  type ScheduleRunnerOptions,
+} from './schedule-runner.ts';
+import type { Schedule } from './store.ts';
 
-const maxSchedules = 1_000;
 const maxDelaySeconds = 366 * 86_400;
 // A time that has passed by no more than this is due at once.
 const pastToleranceMs = 60_000;
@@ -67,12 +72,17 @@ export function schedule(options: ScheduleRunnerOptions): Plugin {
 type ScheduleActions<Name extends keyof ScheduleInputs> = { [Key in Name]: Action<ScheduleInputs[Key]> };
 
 function addingActions(
-  { store, clock }: ScheduleRunnerOptions,
+  { clock }: ScheduleRunnerOptions,
   runner: ScheduleRunner,
 ): ScheduleActions<'once' | 'repeat'> {
-  async function requireFreeSlot(refuse: (reason: string) => never): Promise<void> {
-    if ((await store.listOpen()).length >= maxSchedules)
-      refuse(`There are already ${maxSchedules} schedules, the maximum; cancel one first.`);
+  async function addOrRefuse(
+    schedule: Parameters<ScheduleRunner['add']>[0],
+    refuse: (reason: string) => never,
+  ): Promise<Schedule> {
+    const storedSchedule = await runner.add(schedule);
+    return (
+      storedSchedule ?? refuse(`There are already ${maxSchedules} schedules, the maximum; cancel one first.`)
+    );
   }
 
   return {
@@ -87,9 +97,11 @@ function addingActions(
         // The negation also refuses a time that `Date.parse` does not accept, such as one with a leap second.
         if (!(dueMs >= nowMs - pastToleranceMs && dueMs <= nowMs + maxDelaySeconds * 1000))
           refuse('The time must be in the future and at most a year from now.');
-        await requireFreeSlot(refuse);
         const text = instructions.toWellFormed();
-        return runner.add({ instructions: text, cron: null, timeZone: 'UTC', dueAt: new Date(dueMs) });
+        return addOrRefuse(
+          { instructions: text, cron: null, timeZone: 'UTC', dueAt: new Date(dueMs) },
+          refuse,
+        );
       },
     },
     repeat: {
@@ -100,9 +112,8 @@ function addingActions(
       input: repeatSchema,
       async run({ instructions, cron, timeZone = 'UTC' }, { refuse }) {
         const dueAt = nextOccurrence(cron, timeZone, clock.now());
-        await requireFreeSlot(refuse);
         const text = instructions.toWellFormed();
-        return runner.add({ instructions: text, cron: cron.trim(), timeZone, dueAt });
+        return addOrRefuse({ instructions: text, cron: cron.trim(), timeZone, dueAt }, refuse);
       },
     },
   };

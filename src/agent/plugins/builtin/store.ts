@@ -32,14 +32,25 @@ export interface NoteStore {
   remove(idOrKey: string): Promise<boolean>;
 }
 
+export interface NewSchedule {
+  scheduleId: string;
+  instructions: string;
+  cron: string | null;
+  timeZone: string;
+  dueAt: Date;
+}
+
+interface AddOptions {
+  maxOpen: number;
+  enqueue(tx: Tx): Promise<unknown>;
+}
+
 export interface ScheduleStore {
-  add(schedule: {
-    scheduleId: string;
-    instructions: string;
-    cron: string | null;
-    timeZone: string;
-    dueAt: Date;
-  }): Promise<void>;
+  /**
+   * Inserts the schedule and calls `enqueue` in the same transaction: if that throws, nothing is stored.
+   * Returns null when `maxOpen` schedules are already open.
+   */
+  add(schedule: NewSchedule, options: AddOptions): Promise<Schedule | null>;
   find(scheduleId: string): Promise<Schedule | undefined>;
   /** Schedules with a pending occurrence, ordered by its time. */
   listOpen(): Promise<Schedule[]>;
@@ -115,13 +126,12 @@ export function noteStore(
   };
 }
 
-export function scheduleStore({ sql }: Pick<Database, 'sql'>, agentId: string): ScheduleStore {
+export function scheduleStore(
+  { sql, tx: transaction }: Pick<Database, 'sql' | 'tx'>,
+  agentId: string,
+): ScheduleStore {
   return {
-    async add({ scheduleId, instructions, cron, timeZone, dueAt }) {
-      await sql`
-        insert into agent.plugins_schedules (schedule_id, agent_id, instructions, cron, time_zone, due_at)
-        values (${scheduleId}, ${agentId}, ${instructions}, ${cron}, ${timeZone}, ${dueAt})`;
-    },
+    add: (schedule, options) => transaction(async (tx) => addSchedule(tx, agentId, schedule, options)),
     async find(scheduleId) {
       const rows = await sql<ScheduleRow[]>`
         select schedule_id, instructions, cron, time_zone, due_at, last_run_id from agent.plugins_schedules
@@ -155,6 +165,25 @@ export function scheduleStore({ sql }: Pick<Database, 'sql'>, agentId: string): 
       return rows.length > 0;
     },
   };
+}
+
+async function addSchedule(
+  tx: Tx,
+  agentId: string,
+  { scheduleId, instructions, cron, timeZone, dueAt }: NewSchedule,
+  { maxOpen, enqueue }: AddOptions,
+): Promise<Schedule | null> {
+  await lockTable(tx, 'schedules', agentId);
+  const [open] = await tx<{ count: number }[]>`
+    select count(*)::int as count from agent.plugins_schedules
+    where agent_id = ${agentId} and due_at is not null`;
+  if ((open?.count ?? 0) >= maxOpen) return null;
+  const rows = await tx<ScheduleRow[]>`
+    insert into agent.plugins_schedules (schedule_id, agent_id, instructions, cron, time_zone, due_at)
+    values (${scheduleId}, ${agentId}, ${instructions}, ${cron}, ${timeZone}, ${dueAt})
+    returning schedule_id, instructions, cron, time_zone, due_at, last_run_id`;
+  await enqueue(tx);
+  return rows.map(scheduleOf)[0] as Schedule;
 }
 
 // Serializes the transactions that count an agent's rows and add one: two of them at once would see the same
