@@ -53,6 +53,7 @@ async function streamStep(run: StepContext, step: Step): Promise<void> {
   const { stream } = await options.model.doStream(await callOptions(run));
   for await (const part of stream) handlePart(run, step, part);
   await Promise.all(step.calls);
+  // Not reached without a `finish`: the client's stream throws `stream_truncated` then.
   if (!step.end) return;
   const { finishReason, usage } = step.end;
   state.finishReason = finishReason;
