@@ -54,6 +54,7 @@ function urlOf({ baseUrl }: MediaRoute): string {
 }
 
 const maxFirstPollMs = 500;
+const cancelTimeoutMs = 10_000;
 
 async function waitForImages(
   { job_id: jobId, poll_after_ms: pollAfterMs }: AcceptedJob,
@@ -75,8 +76,8 @@ async function waitForImages(
     }
   } catch (error) {
     // Cancel the job: its images would be charged although the caller no longer waits for them. If this
-    // fails, the job ends at its deadline.
-    await route.cancelImage({ job_id: jobId }, {}).catch(() => undefined);
+    // fails, the job ends at its deadline. An abort must not wait for the server, so this runs in the background.
+    route.cancelImage({ job_id: jobId }, { timeoutMs: cancelTimeoutMs }).catch(() => undefined);
     throw error;
   }
 }
