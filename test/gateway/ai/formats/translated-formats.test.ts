@@ -340,6 +340,25 @@ test.each([
   expect(cacheMarks(response)).toEqual(expected);
 });
 
+test.each([
+  ['claude', { count: 1, hasWarning: false }],
+  ['gemini', { count: 0, hasWarning: true }],
+])('messages send the cache mark in a tool result only to Anthropic: %s', async (owner, expected) => {
+  const text = { type: 'text', text: 'Rain.' };
+  const content = [{ ...text, cache_control: { type: 'ephemeral' } }, text];
+  const response = await world.post('/v1/ai/messages', {
+    model: `${owner}/ok`,
+    max_tokens: 100,
+    tools: messageTools,
+    messages: [
+      question,
+      { role: 'assistant', content: [{ type: 'tool_use', id: 'call_1', name: 'get_weather', input: {} }] },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'call_1', content }] },
+    ],
+  });
+  expect(cacheMarks(response)).toEqual(expected);
+});
+
 const cases = owners.flatMap((owner) =>
   (['messages', 'responses'] as const).map((path): [Owner, 'messages' | 'responses'] => [owner, path]),
 );

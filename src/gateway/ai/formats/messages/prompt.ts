@@ -6,7 +6,6 @@ import type {
   ProviderOptions,
   AssistantPart,
   PromptMessage,
-  ToolOutput,
   ToolPart,
   UserPart,
 } from '../../hub/language-model.ts';
@@ -145,19 +144,25 @@ function addDocumentHints(block: JsonObject, sourceType: string, { hints }: Read
 
 function toToolResult(block: JsonObject, path: string, context: ReadContext): ToolPart {
   const call = context.toolNames.find(block['tool_use_id'], `${path}.tool_use_id`);
-  const output = readToolOutput(block, path, context);
-  return { type: 'tool-result', ...call, output, ...cacheMark(block, { ...context, path }) };
+  const parts = readResultParts(block['content'], `${path}.content`, context);
+  const output = toToolOutput(parts, block['is_error'] === true);
+  // In the hub, the parts of a result have no marks: the last marked one marks the result.
+  const { providerOptions: partMark } = parts.findLast((part) => part.providerOptions !== undefined) ?? {};
+  return {
+    type: 'tool-result',
+    ...call,
+    output,
+    ...(partMark === undefined ? {} : { providerOptions: partMark }),
+    ...cacheMark(block, { ...context, path }),
+  };
 }
 
-function readToolOutput(block: JsonObject, path: string, context: ReadContext): ToolOutput {
-  const { content = '', is_error: isError } = block;
-  const type = isError === true ? 'error-text' : 'text';
-  if (typeof content === 'string' || content === null) return { type, value: content ?? '' };
-  const parts = readList(content, `${path}.content`).map((item, index) => {
-    const partPath = `${path}.content[${index}]`;
+function readResultParts(content: unknown, path: string, context: ReadContext): UserPart[] {
+  if (typeof content === 'string') return [{ type: 'text', text: content }];
+  return readList(content ?? [], path).map((item, index) => {
+    const partPath = `${path}[${index}]`;
     return toUserPart(readBlock(item, partPath), partPath, context);
   });
-  return toToolOutput(parts, isError === true);
 }
 
 function toAssistantContent(content: unknown, path: string, context: ReadContext): AssistantPart[] {
