@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { echoModel } from '../../../../src/gateway/ai/providers/local/echo.ts';
+import { guideModel } from '../../../../src/gateway/ai/providers/local/guide.ts';
 import { splitWords } from '../../../../src/gateway/ai/providers/local/tokens.ts';
 import { minimalInstance } from '../../../../src/gateway/ai/providers/local/minimal-instance.ts';
 import type { ModelCall, StreamPart } from '../../../../src/gateway/ai/hub/language-model.ts';
@@ -259,6 +260,26 @@ describe('local/guide', () => {
 
   test('quotes links within the documentation as their text', async () => {
     expect(await ask('How do I log in?')).toContain('see Leave, Logs and [RFC](https://a.test/rfc).');
+  });
+
+  test('ends its answer before a stop sequence', async () => {
+    const response = await world.post('/v1/ai/text', {
+      model: 'local/guide',
+      prompt: 'How do I log in?',
+      stop: [' (no', 'login/start'],
+    });
+    const { parts } = (await response.json()) as { parts: { text: string }[] };
+    expect(parts[0]?.text).toMatch(/^From the documentation, found by search\n\nSources:/);
+  });
+
+  test('refuses more than sixteen stop sequences', async () => {
+    const stopSequences = Array.from({ length: 17 }, (_, index) => String(index));
+    const { signal } = new AbortController();
+    const call: ModelCall = { prompt: [], stopSequences, reasoningEffort: undefined, signal };
+    await expect(guideModel({ directory: folder }).generate(call)).rejects.toMatchObject({
+      message: 'The model local/guide accepts at most 16 stop sequences.',
+      param: 'stop',
+    });
   });
 
   test('finds other forms of a word', async () => {

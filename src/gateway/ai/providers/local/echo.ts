@@ -13,9 +13,9 @@ import {
 } from '../../hub/language-model.ts';
 import { parseScript, type Script } from './echo-script.ts';
 import { createBudget, minimalInstance } from './minimal-instance.ts';
-import { cutAtStops, maxStopSequences } from './stop-sequences.ts';
+import { checkStopSequences, cutAtStops } from './stop-sequences.ts';
 import { countTokens, promptTokens, splitWords, textOf } from './tokens.ts';
-import { unsupportedMember, upstreamFailed } from '../../hub/problems.ts';
+import { upstreamFailed } from '../../hub/problems.ts';
 
 // Pieces sent in one turn of the event loop. A piece and its consumers take 8 µs, so a turn takes about one
 // millisecond.
@@ -42,11 +42,7 @@ interface EchoState {
 
 async function* echo(call: ModelCall, clock: Pick<Clock, 'sleep'>): AsyncGenerator<StreamPart> {
   const stopSequences = call.stopSequences ?? [];
-  if (stopSequences.length > maxStopSequences)
-    throw unsupportedMember(
-      'stop',
-      `The model local/echo accepts at most ${maxStopSequences} stop sequences.`,
-    );
+  checkStopSequences(stopSequences, 'local/echo');
   const script = parseScript(call);
   if (script.failure?.after === 'start') throw modelFailure();
   const answer = cutAtStops(answerText(call, script), stopSequences);

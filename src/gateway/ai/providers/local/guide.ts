@@ -8,6 +8,7 @@ import {
   type StreamPart,
 } from '../../hub/language-model.ts';
 import { buildGuideIndex, type GuideIndex, type SearchResult } from './guide-index.ts';
+import { checkStopSequences, cutAtStops } from './stop-sequences.ts';
 import { countTokens, promptTokens, splitWords, textOf } from './tokens.ts';
 
 // A second section is quoted when its score is at least this share of the best score.
@@ -30,6 +31,8 @@ export function guideModel({ directory }: { directory: string }): LanguageModel 
   }
 
   async function* stream(call: ModelCall): AsyncGenerator<StreamPart> {
+    const { stopSequences = [] } = call;
+    checkStopSequences(stopSequences, 'local/guide');
     const guide = await loadIndex();
     call.signal.throwIfAborted();
     const question = call.prompt.findLast(({ role }) => role === 'user');
@@ -37,7 +40,7 @@ export function guideModel({ directory }: { directory: string }): LanguageModel 
     yield { type: 'stream-start', warnings: [] };
     yield* sourceParts(results);
     const text = results.length === 0 ? noAnswer(guide.pages()) : quoteSections(results);
-    yield* answerParts(text, call);
+    yield* answerParts(cutAtStops(text, stopSequences), call);
   }
 
   return { stream, generate: (call) => collectAnswer(stream(call)) };
