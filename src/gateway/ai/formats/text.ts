@@ -52,7 +52,10 @@ export function toModelCall(body: GenerateTextRequest, signal: AbortSignal): Mod
   };
 }
 
-/** The answer as a message. Sources become a list at the end of its last text. */
+/**
+ * The answer as a message. Sources become a list at the end of its last text. Tool calls that the provider
+ * runs itself are left out: callers run every call of the message.
+ */
 export function serializeMessage(
   answer: Answer,
   { id, result }: { id: string; result: Pick<TextMessage['metadata'], 'model' | 'attempts' | 'credits'> },
@@ -61,7 +64,7 @@ export function serializeMessage(
   for (const part of answer.content) {
     if ((part.type === 'text' || part.type === 'reasoning') && part.text !== '')
       parts.push({ type: part.type, text: part.text });
-    else if (part.type === 'tool-call')
+    else if (part.type === 'tool-call' && part.providerExecuted !== true)
       parts.push({
         type: 'tool-call',
         tool_call_id: part.toolCallId,

@@ -43,7 +43,9 @@ export function serializeCompletion(
     return part.type === 'reasoning' && replay !== undefined ? [serializeDetail(part.text, replay)] : [];
   });
   const calls = answer.content.flatMap((part) =>
-    part.type === 'tool-call' ? [{ ...serializeToolCall(part), ...extraContent(part) }] : [],
+    part.type === 'tool-call' && part.providerExecuted !== true
+      ? [{ ...serializeToolCall(part), ...extraContent(part) }]
+      : [],
   );
   const text = texts.join('') + formatSourceList(answer.content.filter((part) => part.type === 'source'));
   return {
@@ -155,6 +157,7 @@ class DeltaSerializer {
         this.#addReasoning(part.id, '', part.providerMetadata);
         return this.#endReasoning(part.id);
       case 'tool-input-start': {
+        if (part.providerExecuted === true) return undefined;
         const { id: toolCallId, toolName } = part;
         const call = serializeToolCall({ toolCallId, toolName, input: '' });
         return this.#startToolCall(toolCallId, { ...call, ...extraContent(part) });
@@ -166,6 +169,8 @@ class DeltaSerializer {
           : { tool_calls: [{ index, function: { arguments: part.delta } }] };
       }
       case 'tool-call': {
+        // A tool that the provider runs itself: clients run every call that they get.
+        if (part.providerExecuted === true) return undefined;
         // If the model streams its input, the deltas before this part already carried all of it.
         const index = this.#toolIndexes.get(part.toolCallId);
         return index === undefined

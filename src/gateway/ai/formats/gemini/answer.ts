@@ -78,7 +78,7 @@ function toParts(content: Content, options: GeminiAnswerOptions): GeminiPart[] {
         ? [{ text: content.text, thought: true, ...signatureOf(content.providerMetadata) }]
         : [];
     case 'tool-call':
-      return [toFunctionCall(content)];
+      return toFunctionCalls(content);
     case 'file':
       return [toFilePart(content)];
     default:
@@ -94,7 +94,7 @@ function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOption
     case 'reasoning-delta':
       return includeThoughts ? toTextDelta(part).map((delta) => ({ ...delta, thought: true })) : [];
     case 'tool-call':
-      return [toFunctionCall(part)];
+      return toFunctionCalls(part);
     case 'file':
       return [toFilePart(part)];
     default:
@@ -117,17 +117,21 @@ function toFilePart({ mediaType: mimeType, data: file }: Extract<Content, { type
   return { inlineData: { mimeType, data } };
 }
 
-// The format requires an object; models sometimes write another value.
-function toFunctionCall(call: Extract<Content, { type: 'tool-call' }>): GeminiPart {
+/** The call as a part; none if the provider runs the tool, since clients run every call of an answer. */
+function toFunctionCalls(call: Extract<Content, { type: 'tool-call' }>): GeminiPart[] {
+  if (call.providerExecuted === true) return [];
   const input = parseToolInput(call.input);
-  return {
-    functionCall: {
-      id: call.toolCallId,
-      name: call.toolName,
-      args: isRecord(input) ? input : { input },
+  return [
+    {
+      functionCall: {
+        id: call.toolCallId,
+        name: call.toolName,
+        // The format requires an object; models sometimes write another value.
+        args: isRecord(input) ? input : { input },
+      },
+      ...signatureOf(call.providerMetadata),
     },
-    ...signatureOf(call.providerMetadata),
-  };
+  ];
 }
 
 /** Google's models require the thought signature of a part when the next turn sends the part back. */
