@@ -162,8 +162,9 @@ export function start(
         check();
       }),
     async stop() {
+      const hasEnded = child.exitCode !== null || child.signalCode !== null;
       // A terminal sends the signal to the whole process group.
-      if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGINT');
+      if (child.pid !== undefined && !hasEnded) process.kill(-child.pid, 'SIGINT');
       return exit;
     },
   };
