@@ -115,6 +115,7 @@ async function openAi(
       },
       hide: (text) => redactor.hide(text),
       watch: upstream.observe,
+      runDetached: telemetry.runDetached,
       breakerChannel: options.breakerChannel,
       traceparent: () => telemetry.traces.traceparent(),
       requestId: () => telemetry.request()?.requestId,

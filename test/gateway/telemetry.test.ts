@@ -46,6 +46,20 @@ beforeAll(async () => {
             modalities: ['image'],
           },
           { id: 'twin/fast', provider: 'twin', upstream_model: 'ok', rates: null },
+          {
+            id: 'acme/later',
+            provider: 'acme',
+            upstream_model: 'ok?chunks=5&gap=20',
+            rates: { input: 1_000_000, output: 2_000_000 },
+            max_output_tokens: 1_000,
+          },
+          {
+            id: 'acme/joined',
+            provider: 'acme',
+            upstream_model: 'ok?chunks=20&gap=20',
+            rates: { input: 1_000_000, output: 2_000_000 },
+            max_output_tokens: 1_000,
+          },
         ],
         providers: [
           {
@@ -65,6 +79,7 @@ beforeAll(async () => {
       MODELS_FILE: modelsFile,
       STORAGE_PATH: join(folder, 'storage'),
       ACME_API_KEY: 'CANARY-key-of-acme',
+      STARTING_CREDITS: '1000000',
       TWIN_KEY_1: 'CANARY-first-key',
       TWIN_KEY_2: 'CANARY-second-key',
       METRICS_PORT: String(port),
@@ -106,6 +121,31 @@ function ask(model: string, members: object = {}): Promise<Response> {
     headers: { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json', traceparent },
     body: JSON.stringify({ model, messages: [{ role: 'user', content: 'CANARY-prompt' }], ...members }),
   });
+}
+
+function createResponse(
+  model: string,
+  members: object,
+  { headers = {}, ...init }: { headers?: Record<string, string>; signal?: AbortSignal } = {},
+): Promise<Response> {
+  return fetch(`${world.url}/v1/ai/responses`, {
+    ...init,
+    method: 'POST',
+    headers: { authorization: `Bearer ${world.userToken}`, 'content-type': 'application/json', ...headers },
+    body: JSON.stringify({ model, input: 'CANARY-prompt', ...members }),
+  });
+}
+
+/** Expects that the only call of the model has a duration, a first piece, tokens and credits. */
+function expectWholeMeasurement(text: string, model: string): void {
+  const labels = `provider="acme",model="${model}"`;
+  expect(valueOf(text, `townhall_upstream_duration_seconds_count{${labels}}`)).toBe(1);
+  expect(valueOf(text, `townhall_upstream_first_piece_seconds_count{${labels}}`)).toBe(1);
+  // Longer than the first piece, which arrives before the end.
+  const sumOf = (name: string) => valueOf(text, `townhall_upstream_${name}_seconds_sum{${labels}}`);
+  expect(sumOf('duration')).toBeGreaterThan(sumOf('first_piece'));
+  expect(valueOf(text, `townhall_tokens_total{model="${model}",kind="output"}`)).toBeGreaterThan(0);
+  expect(valueOf(text, `townhall_credits_total{model="${model}"}`)).toBeGreaterThan(0);
 }
 
 test('the metrics count the keys of a provider by their variables', async () => {
@@ -287,6 +327,31 @@ describe('a call to a provider', () => {
       collector.spans.slice(spanCount).filter(({ name }) => name === 'generate_content acme/painter');
     await expect.poll(findSpans).toHaveLength(2);
     expect(findSpans().map(({ parentSpanId }) => parentSpanId)).toEqual(['', '']);
+  });
+
+  test('in the background is measured to its end', async () => {
+    const spanCount = collector.spans.length;
+    const answer = await createResponse('acme/later', { background: true });
+    expect(await answer.json()).toMatchObject({ status: 'queued' });
+    const { attributes } = await waitForSpan('chat acme/later', spanCount);
+    expect(attributes['gen_ai.usage.output_tokens']).toBeGreaterThan(0);
+    expect(attributes['townhall.credits']).toBeGreaterThan(0);
+    expectWholeMeasurement(await metrics(), 'acme/later');
+  });
+
+  test('whose client leaves a keyed stream is measured to its end', async () => {
+    const spanCount = collector.spans.length;
+    const abort = new AbortController();
+    const answer = await createResponse(
+      'acme/joined',
+      { stream: true },
+      { headers: { 'idempotency-key': 'CANARY-joined' }, signal: abort.signal },
+    );
+    await answer.body?.getReader().read();
+    abort.abort();
+    const { attributes } = await waitForSpan('chat acme/joined', spanCount);
+    expect(attributes['gen_ai.usage.output_tokens']).toBeGreaterThan(0);
+    expectWholeMeasurement(await metrics(), 'acme/joined');
   });
 
   test('to an unknown model adds no metric label', async () => {

@@ -83,6 +83,8 @@ export interface AiOptions {
   hide?: (text: string) => string;
   /** Wraps each call of a model for tracing and metrics. */
   watch?: WatchAttempt;
+  /** Runs work that may outlive its request, for tracing and metrics. */
+  runDetached?: (work: () => Promise<void>) => Promise<void>;
   /** Calls with an impossible usage that stop a user's paid calls for an hour; 3 by default. */
   alarmsToStop?: number | undefined;
   /**
@@ -152,7 +154,7 @@ export async function ai(options: AiOptions): Promise<AiService> {
     videoLimits: { ...defaultVideoLimits, ...options.videoLimits },
   });
   options.jobs.useGenerator(mediaGenerator({ ...context, models }));
-  const runs = createResponseRuns({ log });
+  const runs = createResponseRuns({ log, runDetached: options.runDetached });
   const background = createBackgroundResponses({ runs, storedResponses, log });
   return {
     name: 'ai',

@@ -30,7 +30,10 @@ export interface UpstreamAttempt {
 export interface UpstreamObserver {
   /** Measures the call, which resolves when the answer begins. Returns its result and rethrows its error. */
   observe<T>(attempt: UpstreamAttempt, call: () => Promise<T>): Promise<T>;
-  /** Adds the fields to the current request. A job has no request; its usage is counted at once. */
+  /**
+   * Counts the usage and adds the fields to the current request, if there is one. The metrics do not wait for
+   * the end of the request: a call may be settled after it.
+   */
   note(fields: CallNote): void;
   /** Registers the gauge of open breakers. */
   showBreakers(states: () => readonly { model: string; provider: string; isOpen: boolean }[]): void;
@@ -68,13 +71,11 @@ export function createUpstreamObserver({
   const { metrics, traces } = telemetry;
   const upstreamMetrics = createUpstreamMetrics(metrics);
   const addUpstreamMs = createUpstreamTimes();
-  telemetry.onRequestEnd(({ notes }) => upstreamMetrics.countUsage(notes));
 
   return {
     note(fields) {
-      const request = telemetry.request();
-      if (request === undefined) upstreamMetrics.countUsage(fields);
-      else request.note(fields);
+      upstreamMetrics.countUsage(fields);
+      telemetry.request()?.note(fields);
     },
     async observe(attempt, call) {
       const labels = upstreamMetrics.labelsOfCall(attempt);
@@ -166,7 +167,7 @@ function recordAnswer(observation: Observation): void {
   const upstreamMs = addUpstreamMs(request, answeredMs - startedMs);
   upstreamMetrics.countCall(labels, 'answered');
   upstreamMetrics.countKey(attempt, 'answered');
-  // A streamed answer lasts as long as its request. A job has no request, and its answer has ended.
+  // A streamed answer lasts as long as its request or detached work. A job has no request, and its answer has ended.
   if (request === undefined) {
     recordEnd(observation, answeredMs, { isStream: false, isClientGone: false, notes: {} });
   } else {

@@ -33,8 +33,12 @@ export interface RequestScope {
   /** The operation of the handler; for an alias, its target. */
   readonly operationId: string | undefined;
   readonly startedMs: number;
+  readonly isClientGone: boolean;
   note(fields: CallNote): void;
-  /** Calls the listener when the whole response is sent or the client has disconnected. */
+  /**
+   * Calls the listener when the whole response is sent or the client has disconnected; at once if that is
+   * past, as in a call that goes on without its client. In detached work it is called when the work ends.
+   */
   onEnd(listener: (end: RequestEnd) => void): void;
 }
 

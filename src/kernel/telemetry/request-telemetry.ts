@@ -11,15 +11,14 @@ export interface RequestTelemetryOptions {
   context: AsyncLocalStorage<TelemetryContext>;
   metrics: Metrics;
   traces: Traces;
-  /** Called for every request that has ended. */
-  listeners: readonly ((end: RequestEnd) => void)[];
 }
 
 /** A class: an object literal with a getter costs as much as the rest of a request's telemetry. */
 class ObservedRequest implements RequestScope {
   readonly span: Span | undefined;
-  readonly listeners: ((end: RequestEnd) => void)[] = [];
   readonly #request: ObservedCall;
+  #listeners: ((end: RequestEnd) => void)[] = [];
+  #hasEnded = false;
 
   constructor(request: ObservedCall, span: Span | undefined) {
     this.#request = request;
@@ -42,12 +41,90 @@ class ObservedRequest implements RequestScope {
     return this.#request.isStream;
   }
 
+  get isClientGone(): boolean {
+    return this.#request.isClientGone;
+  }
+
   note(fields: CallNote): void {
     this.#request.note(fields);
   }
 
   onEnd(listener: (end: RequestEnd) => void): void {
-    this.listeners.push(listener);
+    if (this.#hasEnded) listener(this.#describeEnd());
+    else this.#listeners.push(listener);
+  }
+
+  end(): void {
+    this.#hasEnded = true;
+    const listeners = this.#listeners;
+    this.#listeners = [];
+    const end = this.#describeEnd();
+    for (const listener of listeners) listener(end);
+  }
+
+  #describeEnd(): RequestEnd {
+    const { isStream, isClientGone, notes = {} } = this.#request;
+    return { isStream, isClientGone, notes };
+  }
+}
+
+/**
+ * The scope of work that may outlive its request, such as a background response. It ends with the work. The
+ * request gets its notes too: they appear in the request's log line unless that is already written.
+ */
+class DetachedScope implements RequestScope {
+  readonly #request: RequestScope;
+  readonly #listeners: ((end: RequestEnd) => void)[] = [];
+  readonly #notes: CallNote = {};
+
+  constructor(request: RequestScope) {
+    this.#request = request;
+  }
+
+  get requestId(): string {
+    return this.#request.requestId;
+  }
+
+  get operationId(): string | undefined {
+    return this.#request.operationId;
+  }
+
+  get startedMs(): number {
+    return this.#request.startedMs;
+  }
+
+  get isClientGone(): boolean {
+    return this.#request.isClientGone;
+  }
+
+  note(fields: CallNote): void {
+    Object.assign(this.#notes, fields);
+    this.#request.note(fields);
+  }
+
+  onEnd(listener: (end: RequestEnd) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Such work reads the answer as a stream, whatever the request replies with. */
+  end(): void {
+    const end = { isStream: true, isClientGone: this.isClientGone, notes: this.#notes };
+    for (const listener of this.#listeners) listener(end);
+  }
+}
+
+/** Runs the work in a scope of its own that ends with it. Without a request it only runs the work. */
+export async function runDetached<T>(
+  context: AsyncLocalStorage<TelemetryContext>,
+  work: () => Promise<T>,
+): Promise<T> {
+  const current = context.getStore();
+  if (current?.request === undefined) return work();
+  const scope = new DetachedScope(current.request);
+  try {
+    return await context.run({ ...current, request: scope }, work);
+  } finally {
+    scope.end();
   }
 }
 
@@ -56,7 +133,7 @@ const entryKey = Symbol('entry');
 type TelemetryRequest = ObservedCall & { [entryKey]?: ActiveSetEntry<ObservedRequest> };
 
 export function createRequestObserver(options: RequestTelemetryOptions): RequestObserver {
-  const { context, metrics, traces, listeners } = options;
+  const { context, metrics, traces } = options;
   const runningRequests = new ActiveSet<ObservedRequest>();
   const count = createRequestMetrics(metrics, () =>
     runningRequests.members().map(({ isStream }) => isStream),
@@ -73,10 +150,7 @@ export function createRequestObserver(options: RequestTelemetryOptions): Request
       const { [entryKey]: entry } = request;
       if (entry !== undefined) runningRequests.delete(entry);
       const observedRequest = entry?.member;
-      const { isStream, isClientGone, notes = {} } = request;
-      const end: RequestEnd = { isStream, isClientGone, notes };
-      for (const listener of observedRequest?.listeners ?? []) listener(end);
-      for (const listener of listeners) listener(end);
+      observedRequest?.end();
       if (observedRequest?.span) endServerSpan(observedRequest.span, request);
     },
   };

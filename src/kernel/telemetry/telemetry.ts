@@ -3,12 +3,12 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { Surface } from '../problem.ts';
-import type { RequestEnd, RequestObserver, RequestScope } from '../http/observer.ts';
+import type { RequestObserver, RequestScope } from '../http/observer.ts';
 import type { MetricsListener } from './metrics-listener.ts';
 import { type Metrics, silentMetrics } from './metrics.ts';
 import type { TraceSettings } from './opentelemetry.ts';
 import type { TelemetryContext } from './context.ts';
-import { createRequestObserver } from './request-telemetry.ts';
+import { createRequestObserver, runDetached } from './request-telemetry.ts';
 import { silentTraces, type Traces } from './traces.ts';
 
 export interface TelemetrySettings {
@@ -37,8 +37,11 @@ export interface Telemetry {
   observer: RequestObserver;
   /** The request for which the calling code runs. */
   request(): RequestScope | undefined;
-  /** Calls the listener for every request that has ended. */
-  onRequestEnd(listener: (end: RequestEnd) => void): void;
+  /**
+   * Runs work that may outlive the current request and reads its answer as a stream. What is measured in it
+   * ends with the work, not with the request.
+   */
+  runDetached<T>(work: () => Promise<T>): Promise<T>;
   /** The metrics in Prometheus' format; empty when they are off. */
   readMetrics(): Promise<string>;
   /** Serves the metrics if they are on. Rejects when their address is not available. */
@@ -61,16 +64,15 @@ export async function openTelemetry(options: TelemetryOptions): Promise<Telemetr
         });
   const metrics = prometheus ?? silentMetrics;
   const traces = spans ?? silentTraces;
-  const endListeners: ((end: RequestEnd) => void)[] = [];
   let metricsListener: MetricsListener | undefined;
 
-  const observer = createRequestObserver({ context, metrics, traces, listeners: endListeners });
+  const observer = createRequestObserver({ context, metrics, traces });
   return {
     metrics,
     traces,
     observer,
     request: () => context.getStore()?.request,
-    onRequestEnd: (onEnd) => void endListeners.push(onEnd),
+    runDetached: (work) => runDetached(context, work),
     readMetrics: async () => (await prometheus?.read()) ?? '',
     async listen() {
       if (settings.metrics === null || prometheus === undefined) return null;

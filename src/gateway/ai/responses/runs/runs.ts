@@ -52,18 +52,26 @@ interface Entry {
   timer: NodeJS.Timeout | undefined;
 }
 
-export function createResponseRuns({ log }: { log: Log }): ResponseRuns {
-  return new MemoryRuns(log);
+export interface ResponseRunsOptions {
+  log: Log;
+  /** Runs each work, which may outlive its request; for tracing and metrics. */
+  runDetached?: ((work: () => Promise<void>) => Promise<void>) | undefined;
+}
+
+export function createResponseRuns(options: ResponseRunsOptions): ResponseRuns {
+  return new MemoryRuns(options);
 }
 
 class MemoryRuns implements ResponseRuns {
   readonly #operatorLog: Log;
+  readonly #runDetached: (work: () => Promise<void>) => Promise<void>;
   readonly #entries = new Map<string, Entry>();
   #totalBytes = 0;
   #isClosing = false;
 
-  constructor(operatorLog: Log) {
-    this.#operatorLog = operatorLog;
+  constructor({ log, runDetached = (work) => work() }: ResponseRunsOptions) {
+    this.#operatorLog = log;
+    this.#runDetached = runDetached;
   }
 
   start<T>({ runId, owner, graceMs }: RunOptions, work: (run: Run<T>) => Promise<void>): Run<T> {
@@ -83,7 +91,7 @@ class MemoryRuns implements ResponseRuns {
       completion,
     };
     this.#entries.set(runId, { run: run as Run, owner, isRunning: true, timer: undefined });
-    void this.#execute(run, work).finally(() => {
+    void this.#runDetached(() => this.#execute(run, work)).finally(() => {
       this.#end(runId);
       resolve();
     });
