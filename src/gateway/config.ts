@@ -367,7 +367,8 @@ function explainUnusableBaseUrl(text: string): string | null {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url !== undefined && (url.username !== '' || url.password !== ''))
     return 'must not contain credentials, since every caller can read this address';
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.hash !== '')
-    return 'must be an http or https address without a fragment';
+  // Paths are appended to the address. An empty query or fragment has no part in the parsed URL.
+  if (url === undefined || !/^https?:$/.test(url.protocol) || /[?#]/.test(text))
+    return 'must be an http or https address without a query or fragment';
   return null;
 }

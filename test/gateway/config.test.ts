@@ -24,10 +24,16 @@ describe('TOWNHALL_CITY_BASE_URL', () => {
     },
   );
 
-  test.each(['nonsense', 'ftp://city.example', 'https://city.example/#part'])(
-    'is refused for %s',
-    (address) => {
-      expect(readError({ TOWNHALL_CITY_BASE_URL: address })).toBeInstanceOf(SettingError);
-    },
-  );
+  test.each([
+    'nonsense',
+    'ftp://city.example',
+    'https://city.example/#part',
+    'https://city.example/#',
+    'https://city.example/?tenant=1',
+    'https://city.example?',
+  ])('is refused for %s', (address) => {
+    const error = readError({ TOWNHALL_CITY_BASE_URL: address });
+    expect(error).toBeInstanceOf(SettingError);
+    expect(String(error)).toContain('an http or https address without a query or fragment');
+  });
 });

@@ -75,7 +75,12 @@ describe('env.upsertVariable', () => {
   });
 
   test.each([
-    ['no address', 'nonsense', 'The value must be an http or https address without a fragment.'],
+    ['no address', 'nonsense', 'The value must be an http or https address without a query or fragment.'],
+    [
+      'an address with a query',
+      'https://city.example/?tenant=1',
+      'The value must be an http or https address without a query or fragment.',
+    ],
     [
       'an address with a password',
       'https://:hunter2@city.example',
