@@ -81,6 +81,19 @@ describe('the order by latency', () => {
     expect(router.order(chain, undefined)[0]).toBe(fastModel);
   });
 
+  test('keeps the latencies of a chain when a new model fills the table', () => {
+    const clock = { nowMs: 0 };
+    const router = routerAt(clock);
+    for (let index = 0; index < 998; index += 1) router.record(modelOf(`old/${index}`, 1, 1), 1);
+    clock.nowMs = 1;
+    router.record(slowModel, 900);
+    router.record(fastModel, 300);
+    const newModel = modelOf('c/x', 1, 1);
+    // The new model is measured first, and comes last until it has answered.
+    expect(idsOf(router.order([...chain, newModel], undefined))).toEqual(['c/x', 'b/x', 'a/x']);
+    expect(idsOf(router.order([...chain, newModel], undefined))).toEqual(['b/x', 'a/x', 'c/x']);
+  });
+
   test('prefers another model after a failure', () => {
     const router = routerAt();
     router.record(slowModel, 900);

@@ -60,7 +60,8 @@ const measurementMs = 60_000;
 const longestMs = 600_000;
 // A failure doubles the average latency, or this latency if the average is lower.
 const minPenaltyMs = 1_000;
-// More models than any catalog has. Bounds the table when a models file that changes often brings new ids.
+// More models than any catalog has. Bounds the table when a models file that changes often brings new ids: a
+// new model replaces the one that was measured longest ago.
 const maxModels = 1_000;
 
 /** How long each model takes to start its answer. */
@@ -75,13 +76,14 @@ class LatencyTable {
   /** Puts the fastest model first, or a model that has to be measured again before it. */
   sort(chain: readonly CatalogModel[]): CatalogModel[] {
     const nowMs = this.#clock.monotonicMs();
-    const latencies = chain.map((model) => this.#latencyOf(model));
-    const outdatedLatency = latencies.find(({ measuredMs }) => nowMs - measuredMs >= measurementMs);
-    if (outdatedLatency !== undefined) outdatedLatency.measuredMs = nowMs;
-    return sortBy(chain, (model) => {
-      const latency = this.#latencyOf(model);
-      return latency === outdatedLatency ? -1 : (latency.averageMs ?? longestMs);
-    });
+    const outdatedModel = chain.find(
+      ({ id }) => nowMs - (this.#latencies.get(id)?.measuredMs ?? -Infinity) >= measurementMs,
+    );
+    const sortedChain = sortBy(chain, (model) =>
+      model === outdatedModel ? -1 : (this.#latencies.get(model.id)?.averageMs ?? longestMs),
+    );
+    if (outdatedModel !== undefined) this.#latencyOf(outdatedModel).measuredMs = nowMs;
+    return sortedChain;
   }
 
   record(model: CatalogModel, ms: number | undefined): void {
@@ -98,11 +100,22 @@ class LatencyTable {
   #latencyOf({ id }: CatalogModel): Latency {
     let latency = this.#latencies.get(id);
     if (latency === undefined) {
-      if (this.#latencies.size >= maxModels) this.#latencies.clear();
+      if (this.#latencies.size >= maxModels) this.#deleteOldest();
       latency = { averageMs: undefined, hasFailed: false, measuredMs: -Infinity };
       this.#latencies.set(id, latency);
     }
     return latency;
+  }
+
+  #deleteOldest(): void {
+    let oldestMs = Infinity;
+    let oldestId = '';
+    for (const [id, { measuredMs }] of this.#latencies) {
+      if (measuredMs >= oldestMs) continue;
+      oldestMs = measuredMs;
+      oldestId = id;
+    }
+    this.#latencies.delete(oldestId);
   }
 }
 
