@@ -183,6 +183,8 @@ async function openSnapshots({ log, ...files }: CatalogOptions): Promise<Snapsho
       lastReload = lastReload.then(reload);
     }),
   );
+  // A file may have changed after it was read and before its watcher started.
+  await reload();
   return {
     current: () => snapshot,
     close() {

@@ -1,5 +1,6 @@
 // The models that users and administrators see, from the models file, the catalog file and the
 // curated models.
+import { writeFileSync } from 'node:fs';
 import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -487,6 +488,28 @@ describe('MODELS_FILE', () => {
         log: silentLog,
       }),
     ).rejects.toThrow('there is no such file');
+  });
+
+  test('takes effect when it changes while the catalog opens', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'townhall-catalog-'));
+    const modelsFile = join(folder, 'models.json');
+    await writeFile(modelsFile, fileWithModel('home/old'));
+    // Read when the file has been read and before it is watched.
+    const builtin = {
+      providers: [],
+      get models() {
+        writeFileSync(modelsFile, fileWithModel('home/new'));
+        return [];
+      },
+    };
+    const curated = { providers: [], models: [] };
+    const catalog = await openCatalog({ env: new Map(), builtin, curated, modelsFile, log: silentLog });
+    try {
+      expect(catalog.all().map(({ id }) => id)).toEqual(['home/new']);
+    } finally {
+      catalog.close();
+      await rm(folder, { recursive: true });
+    }
   });
 
   test('may price a local model', async () => {
