@@ -74,9 +74,8 @@ export async function renderWholeSpeech<T>(
     await settleWithoutCharge(bill);
     throw error;
   });
-  const answer = render(audio, result.answer, result.model.id);
   return settleAndRender(call, bill, (credits) => ({
-    body: answer,
+    body: render(audio, result.answer, result.model.id),
     headers: { ...attemptHeaders(result), ...creditsHeader(credits) },
   }));
 }
