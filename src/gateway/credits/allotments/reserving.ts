@@ -92,7 +92,8 @@ export class Reserving {
       let openings = 0;
       while (queue.head !== undefined) {
         const allotment = await this.#usableAllotment(payer);
-        if (this.#serve(queue, allotment)) continue;
+        // While leases were renewed, a give-back of the allotment may have begun: wait for it.
+        if (this.#serve(queue, allotment) || allotment.write !== null) continue;
         const outcome = await this.#fillOnce(payer, queue, allotment);
         if (outcome === 'gone' || outcome === 'closed') openings += 1;
         if (openings > maximumOpenings)
