@@ -134,7 +134,7 @@ export class ApplyLoop {
   }
 
   async #putAside(charge: UnappliedCharge, error: unknown): Promise<void> {
-    const { pool, log, counters } = this.#options;
+    const { pool } = this.#options;
     const { line, covered } = charge;
     // A batch without charges moves `applied_seq` past the refused line. The database returns the
     // rows of reported allotments only, and `#adopt` removes an allotment without a row.
@@ -142,12 +142,19 @@ export class ApplyLoop {
       .report(allotmentsOf([charge]))
       .map((report) => ({ ...report, unapplied: report.unapplied - covered }));
     const result = await this.#send(line.seq, [], reports);
+    if (result.outcome === 'mismatch') return this.#recover(result.appliedSeq);
+    if (result.outcome === 'other_generation') return this.#endGeneration();
+    this.#countPutAside(line, { err: error, covered: String(covered) });
+    this.#finish(result, line.seq);
+  }
+
+  #countPutAside(line: ChargeLine, fields: { err: unknown; covered?: string }): void {
+    const { log, counters } = this.#options;
     counters.linesPutAside += 1;
     log.error(
-      { alarm: 'charge_put_aside', err: error, line: describeLine(line), covered: String(covered) },
+      { alarm: 'charge_put_aside', line: describeLine(line), ...fields },
       'the ledger refused a charge; it is not charged',
     );
-    this.#finish(result, line.seq);
   }
 
   async #apply(batch: readonly UnappliedCharge[]): Promise<void> {
@@ -170,12 +177,13 @@ export class ApplyLoop {
     toSeq: number,
     charges: readonly CoveredCharge[],
     reports: readonly AllotmentReport[],
+    expectedSeq = this.#appliedSeq,
   ): Promise<ApplyResult> {
     const { store, journal, generation, pool, onDatabaseAnswer } = this.#options;
     const result = await store.applyCharges({
       journalId: journal.journalId,
       generation,
-      expectedSeq: this.#appliedSeq,
+      expectedSeq,
       toSeq,
       charges,
       reports,
@@ -243,14 +251,47 @@ export class ApplyLoop {
       'the database lost charges that it had confirmed; they are applied again from the journal',
     );
     if (appliedSeq === 0) await store.openJournal(journal.journalId, generation);
-    const lastLostSeq = this.#appliedSeq;
-    this.#appliedSeq = appliedSeq;
+    let resentSeq = appliedSeq;
     for await (const lines of journal.charges(appliedSeq)) {
-      const lostLines = lines.filter(({ seq }) => seq <= lastLostSeq);
+      const lostLines = lines.filter(({ seq }) => seq <= this.#appliedSeq);
       if (lostLines.length === 0) break;
-      const result = await this.#send((lostLines.at(-1) as ChargeLine).seq, lostLines, []);
-      this.#appliedSeq = result.appliedSeq;
+      const nextSeq = await this.#resend(lostLines, resentSeq);
+      // `#appliedSeq` still differs from that of the database, so the next batch starts another recovery.
+      if (nextSeq === null) return;
+      resentSeq = nextSeq;
     }
+    this.#appliedSeq = resentSeq;
+  }
+
+  /**
+   * Applies lines that the database has lost. A line that it refuses, such as one that was put aside before,
+   * does not stop the others. Returns the new `applied_seq`; null when the database has yet another one.
+   */
+  async #resend(lines: readonly ChargeLine[], expectedSeq: number): Promise<number | null> {
+    const lastLine = lines.at(-1) as ChargeLine;
+    try {
+      return await this.#resendBatch(lines, expectedSeq, lastLine.seq);
+    } catch (error) {
+      if (isTransient(error)) throw error;
+      if (lines.length === 1) {
+        const nextSeq = await this.#resendBatch([], expectedSeq, lastLine.seq);
+        if (nextSeq !== null) this.#countPutAside(lastLine, { err: error });
+        return nextSeq;
+      }
+      const middleIndex = Math.ceil(lines.length / 2);
+      const middleSeq = await this.#resend(lines.slice(0, middleIndex), expectedSeq);
+      return middleSeq === null ? null : this.#resend(lines.slice(middleIndex), middleSeq);
+    }
+  }
+
+  async #resendBatch(
+    lines: readonly ChargeLine[],
+    expectedSeq: number,
+    toSeq: number,
+  ): Promise<number | null> {
+    const { outcome, appliedSeq } = await this.#send(toSeq, lines, [], expectedSeq);
+    if (outcome === 'other_generation') this.#endGeneration();
+    return outcome === 'applied' || outcome === 'repeated' ? appliedSeq : null;
   }
 
   #count(

@@ -6,6 +6,7 @@ import type { ApplyResult, ChargeBatch } from '../../../../src/gateway/credits/a
 import type { ChargeLine } from '../../../../src/gateway/credits/journal/journal.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { id } from '../../../../src/kernel/ids.ts';
+import { Problem } from '../../../../src/kernel/problem.ts';
 import { silentLog } from '../../../support/databases.ts';
 import { facts } from '../world.ts';
 
@@ -46,17 +47,16 @@ class MemoryLedger {
   }
 }
 
-test('a charge is applied although the database loses commits while a refused batch is halved', async () => {
-  const ledger = new MemoryLedger();
-  let isRefused = false;
+const unavailable = () => new Problem('unavailable', 'database_unavailable', 'away');
+
+/** A loop on the ledger. `answer` may throw, or change the ledger, before the ledger gets a batch. */
+function startLoop(ledger: MemoryLedger, answer: (batch: ChargeBatch) => void) {
+  const counters = { overruns: 0, overrunCredits: 0n, lateCharges: 0, linesPutAside: 0 };
+  let lastSeq = 0;
   const loop = new ApplyLoop({
     store: {
       async applyCharges(batch) {
-        if (isRefused) {
-          isRefused = false;
-          ledger.goBackTo(1);
-          throw new Error('a value is out of range');
-        }
+        answer(batch);
         return ledger.apply(batch);
       },
       openJournal: async () => {},
@@ -65,7 +65,8 @@ test('a charge is applied although the database loses commits while a refused ba
     journal: {
       journalId: 'gwy_a',
       async *charges(afterSeq) {
-        yield [1, 2, 3, 4].filter((seq) => seq > afterSeq).map(lineOf);
+        for (let seq = afterSeq + 1; seq <= lastSeq; seq += 2)
+          yield [seq, seq + 1].filter((next) => next <= lastSeq).map(lineOf);
       },
     },
     generation: 'generation',
@@ -73,17 +74,89 @@ test('a charge is applied although the database loses commits while a refused ba
     clock: systemClock,
     log: silentLog,
     times: { applyEveryMs: 1, retryMs: 1 },
-    counters: { overruns: 0, overrunCredits: 0n, lateCharges: 0, linesPutAside: 0 },
+    counters,
     onOtherGeneration() {},
     onDatabaseAnswer() {},
     onDatabaseError() {},
   });
-  const add = (seq: number) =>
-    loop.add({ line: lineOf(seq), allotment: null, covered: 0n, addedAtMs: systemClock.monotonicMs() });
-  for (const seq of [1, 2]) add(seq);
-  await loop.flush();
+  return {
+    counters,
+    /** Adds the charges and waits until they are applied. */
+    async apply(...seqs: number[]) {
+      for (const seq of seqs) {
+        lastSeq = seq;
+        loop.add({ line: lineOf(seq), allotment: null, covered: 0n, addedAtMs: systemClock.monotonicMs() });
+      }
+      await loop.flush();
+    },
+  };
+}
+
+const appliedSeqs = ({ seqs }: MemoryLedger) => [...seqs].toSorted((a, b) => a - b);
+
+/** Throws for a batch with this line, as a ledger that refuses its charge. */
+function refuse(seq: number) {
+  return ({ charges }: ChargeBatch): void => {
+    if (charges.some((charge) => charge.seq === seq)) throw new Error('a value is out of range');
+  };
+}
+
+test('a charge is applied although the database loses commits while a refused batch is halved', async () => {
+  const ledger = new MemoryLedger();
+  let isRefused = false;
+  const loop = startLoop(ledger, () => {
+    if (!isRefused) return;
+    isRefused = false;
+    ledger.goBackTo(1);
+    throw new Error('a value is out of range');
+  });
+  await loop.apply(1, 2);
   isRefused = true;
-  for (const seq of [3, 4]) add(seq);
-  await loop.flush();
-  expect([...ledger.seqs].toSorted((a, b) => a - b)).toEqual([1, 2, 3, 4]);
+  await loop.apply(3, 4);
+  expect(appliedSeqs(ledger)).toEqual([1, 2, 3, 4]);
+});
+
+test('only the refused charge is missing when the database goes back past it', async () => {
+  const ledger = new MemoryLedger();
+  const loop = startLoop(ledger, refuse(2));
+  await loop.apply(1, 2, 3, 4);
+  ledger.goBackTo(1);
+  await loop.apply(5, 6);
+  expect(appliedSeqs(ledger)).toEqual([1, 3, 4, 5, 6]);
+});
+
+test('the database may go back before a refused charge is put aside', async () => {
+  const ledger = new MemoryLedger();
+  const refuseFourth = refuse(4);
+  let isBack = false;
+  const loop = startLoop(ledger, (batch) => {
+    if (batch.toSeq === 4 && batch.charges.length === 0 && !isBack) {
+      isBack = true;
+      ledger.goBackTo(1);
+    }
+    refuseFourth(batch);
+  });
+  await loop.apply(1, 2, 3);
+  await loop.apply(4, 5);
+  expect(appliedSeqs(ledger)).toEqual([1, 2, 3, 5]);
+  expect(loop.counters.linesPutAside).toBe(1);
+});
+
+test('lost charges are sent again although the database fails meanwhile', async () => {
+  const ledger = new MemoryLedger();
+  let isBack = false;
+  const loop = startLoop(ledger, ({ toSeq }) => {
+    // The second batch of lost charges.
+    if (!isBack || toSeq !== 4) return;
+    isBack = false;
+    throw unavailable();
+  });
+  await loop.apply(1, 2);
+  await loop.apply(3, 4);
+  ledger.goBackTo(0);
+  isBack = true;
+  // A caller that waits gets the failure; the loop goes on.
+  await loop.apply(5).catch(() => undefined);
+  await loop.apply(6);
+  expect(appliedSeqs(ledger)).toEqual([1, 2, 3, 4, 5, 6]);
 });
