@@ -137,13 +137,16 @@ export class HoldLedger implements Pick<Ledger, 'hold' | 'available' | 'resume'>
       holdId,
       ...(newCheckpoint !== null && { checkpoint: newCheckpoint }),
     }));
-    const { resolved } = await store.renewLeases(renewals, leaseMs);
+    const result = await store.renewLeases(renewals, leaseMs);
+    const renewedIds = new Set(result.renewed);
     for (const [index, hold] of dueHolds.entries()) {
+      // The row was locked: the hold stays due, and the next renewal includes it.
+      if (!renewedIds.has(hold.holdId)) continue;
       hold.renewedAtMs = nowMs;
       // Keep a checkpoint that arrived during the write; the next renewal writes it.
       if (hold.newCheckpoint === renewals[index]?.checkpoint) hold.newCheckpoint = null;
     }
-    for (const holdId of resolved) this.#tracked.delete(holdId);
+    for (const holdId of result.resolved) this.#tracked.delete(holdId);
   }
 
   /** Settles the entries of the journal; throws when the database is unavailable. */

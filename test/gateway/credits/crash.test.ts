@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import {
   creditsStore,
   settlementJournal,
@@ -301,6 +301,25 @@ describe('a hold whose process is alive', () => {
       .poll(() => world.sql`select checkpoint from gateway.credits_holds`)
       .toEqual([{ checkpoint: 2n }]);
   });
+
+  // The embedded engine runs one transaction at a time.
+  test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
+    'keeps its checkpoint while its row is locked',
+    async () => {
+      const userId = await world.user(1_000n);
+      const livingReplica = world.replica({ times: longLeaseTimes });
+      await livingReplica.start();
+      const hold = await livingReplica.ledger.hold(callOf(userId), 100n);
+      await world.place.database.tx(async (tx) => {
+        await tx`select 1 from gateway.credits_holds where hold_id = ${hold.holdId} for update`;
+        hold.checkpoint(12n, {}, 20);
+        await new Promise((resolve) => setTimeout(resolve, longLeaseTimes.checkpointEveryMs * 3));
+      });
+      await expect
+        .poll(() => world.sql`select checkpoint from gateway.credits_holds`)
+        .toEqual([{ checkpoint: 12n }]);
+    },
+  );
 
   test('is settled by the process that resumes it', async () => {
     const userId = await world.user(1_000n);

@@ -103,8 +103,14 @@ export interface CreditsStore extends LedgerReader {
   ping(): Promise<void>;
   /** One transaction; the answers are in the order of the operations. */
   apply(operations: readonly Operation[], leaseMs: number, within?: Tx): Promise<Verdict[]>;
-  /** Renews leases and writes checkpoints. Returns the holds that are already resolved. */
-  renewLeases(renewals: readonly LeaseRenewal[], leaseMs: number): Promise<{ resolved: string[] }>;
+  /**
+   * Renews leases and writes checkpoints. Returns the ids of the renewed holds, and of those that are already
+   * resolved; a hold whose row is locked is in neither list.
+   */
+  renewLeases(
+    renewals: readonly LeaseRenewal[],
+    leaseMs: number,
+  ): Promise<{ renewed: string[]; resolved: string[] }>;
   /**
    * Resolves up to `limit` holds with an expired lease, or any open ones if forced.
    * An advisory lock lets only one replica recover holds at a time; the others return none.
@@ -196,7 +202,7 @@ async function renewLeases(
   sql: Sql,
   renewals: readonly LeaseRenewal[],
   leaseMs: number,
-): Promise<{ resolved: string[] }> {
+): Promise<{ renewed: string[]; resolved: string[] }> {
   const renewalsJson = JSON.stringify(
     renewals.map(({ holdId, checkpoint }) => ({
       hold_id: holdId,
@@ -206,7 +212,7 @@ async function renewLeases(
     bigintToText,
   );
   // Skip locked rows: another transaction settles or renews them, and waiting could deadlock.
-  const rows = await sql<{ holdId: string }[]>`
+  const rows = await sql<{ holdId: string; isRenewed: boolean }[]>`
     with renewals as (
       select * from jsonb_to_recordset(${renewalsJson}::text::jsonb)
         as b (hold_id text, credits bigint, facts jsonb)),
@@ -219,10 +225,15 @@ async function renewLeases(
       set lease_until = gateway.townhall_now() + make_interval(secs => ${leaseMs / 1_000}),
         checkpoint = coalesce(b.credits, h.checkpoint),
         facts = h.facts || coalesce(nullif(b.facts, 'null'), '{}')
-      from open join renewals b using (hold_id) where h.hold_id = open.hold_id)
-    select h.hold_id as "holdId" from gateway.credits_holds h
+      from open join renewals b using (hold_id) where h.hold_id = open.hold_id
+      returning h.hold_id)
+    select hold_id as "holdId", true as "isRenewed" from renewed
+    union all
+    select h.hold_id, false from gateway.credits_holds h
     where h.hold_id = any(array(select hold_id from renewals)) and h.state <> 'held'`;
-  return { resolved: rows.map(({ holdId }) => holdId) };
+  const idsWhere = (isRenewed: boolean) =>
+    rows.filter((row) => row.isRenewed === isRenewed).map(({ holdId }) => holdId);
+  return { renewed: idsWhere(true), resolved: idsWhere(false) };
 }
 
 async function recoverHolds(
