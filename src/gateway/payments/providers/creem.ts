@@ -30,6 +30,7 @@ interface Product {
 // A stale price does no harm: each payment event is checked against the amount of its order.
 const productTtlMs = 300_000;
 const failureTtlMs = 15_000;
+// Creem's API reference names no maximum. With Stripe's, both providers offer the same largest payment.
 const maxAmount = 99_999_999n;
 
 interface CreemOptions {
