@@ -85,7 +85,7 @@ export async function rewrapAll(
 ): Promise<RewrapResult> {
   const kid = vault.primaryKid;
   // Concurrent writers wait for this lock until the transaction ends, and then write with the new key.
-  const canary = await store.lockCanary(tx, 'update');
+  const canary = await store.lockCanary(tx);
   const rows = await store.listForUpdate(tx);
   const outdatedRows = rows.filter(({ sealed }) => kidOrNull(sealed) !== kid);
   const values = openAll(vault, outdatedRows);

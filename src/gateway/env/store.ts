@@ -24,10 +24,10 @@ export interface EnvStore {
   list(): Promise<StoredVariable[]>;
   tx<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /**
-   * Reads and locks the canary until the transaction ends: `share` for writers of
-   * values, `update` to change the key.
+   * Reads and locks the canary until the transaction ends. Writes of values run one after another: otherwise
+   * two first writes of one key would both find no former value to record.
    */
-  lockCanary(tx: Tx, mode: 'share' | 'update'): Promise<string>;
+  lockCanary(tx: Tx): Promise<string>;
   replaceCanary(tx: Tx, sealed: string): Promise<void>;
   /** Versions that are unique over all writes. */
   newVersions(tx: Tx, count: number): Promise<number[]>;
@@ -69,10 +69,8 @@ function canaryQueries(sql: Sql): Pick<EnvStore, 'survey' | 'insertCanary' | 'lo
     async insertCanary(sealed) {
       await sql`insert into gateway.env_canary (sealed) values (${sealed}) on conflict do nothing`;
     },
-    async lockCanary(tx, mode) {
-      const [row] = await (mode === 'share'
-        ? tx<{ sealed: string }[]>`select sealed from gateway.env_canary for share`
-        : tx<{ sealed: string }[]>`select sealed from gateway.env_canary for update`);
+    async lockCanary(tx) {
+      const [row] = await tx<{ sealed: string }[]>`select sealed from gateway.env_canary for update`;
       if (row === undefined) throw new Error('The canary of the master key is missing.');
       return row.sealed;
     },

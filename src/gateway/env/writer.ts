@@ -53,7 +53,7 @@ export function createWriter({
   }
 
   async function seal(tx: Tx, variables: ReadonlyMap<string, string>): Promise<SealedVariable[]> {
-    const kid = keyIdOf(await store.lockCanary(tx, 'share'));
+    const kid = keyIdOf(await store.lockCanary(tx));
     if (!vault.has(kid)) throw masterKeyChanged();
     const versions = await store.newVersions(tx, variables.size);
     return [...variables].map(([key, value], index) => {

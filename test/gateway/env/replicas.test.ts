@@ -1,22 +1,24 @@
 // Two gateways on one PostgreSQL database: each uses the values that the other stores.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { makeDatabase, type DatabasePlace } from '../../support/databases.ts';
+import { testDatabase, type TestDatabase } from '../../support/databases.ts';
+import { waitForBlockedStatement } from '../../support/locks.ts';
 import { modelIds, startEnvWorld, type EnvWorld } from './world.ts';
 import { until } from '../../support/until.ts';
 
 describe('two gateways on one database', () => {
-  let place: DatabasePlace;
+  let place: TestDatabase;
   let firstWorld: EnvWorld;
   let otherWorld: EnvWorld;
   beforeAll(async () => {
-    place = await makeDatabase();
-    firstWorld = await startEnvWorld({ place });
-    otherWorld = await startEnvWorld({ place });
+    place = await testDatabase();
+    const servers = { place: { ...place, remove: async () => {} } };
+    firstWorld = await startEnvWorld(servers);
+    otherWorld = await startEnvWorld(servers);
   });
   afterAll(async () => {
     await otherWorld?.close();
     await firstWorld?.close();
-    await place?.remove();
+    await place?.close();
   });
   const hasModel = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
 
@@ -59,5 +61,24 @@ describe('two gateways on one database', () => {
     expect(first).toEqual({ before: null, after: expect.any(String) });
     expect(second).toEqual({ before: first?.after, after: expect.any(String) });
     expect(removal).toEqual({ before: second?.after, after: null });
+  });
+
+  test('only one of two first writes at once names no value before it', async () => {
+    const write = (world: EnvWorld, value: string) => world.admin.env.upsertVariable({ key: 'NEW', value });
+    const { writes } = await place.database.tx(async (tx) => {
+      // Readers of the table pass this lock; both writes stop at the latest before they store their value.
+      await tx`lock table gateway.env_variables in share mode`;
+      const pendingWrites = Promise.all([write(firstWorld, 'CANARY-a'), write(otherWorld, 'CANARY-b')]);
+      await waitForBlockedStatement(firstWorld.sql, 2);
+      // Wrapped in an object: the transaction would await the promise, which needs its commit.
+      return { writes: pendingWrites };
+    });
+    await writes;
+    const rows = await firstWorld.sql<{ diff: { before: string | null; after: string | null } }[]>`
+      select diff from gateway.audit_entries where target_id = 'NEW' order by entry_id`;
+    const [first, second] = rows.map(({ diff }) => diff);
+    expect(first).toEqual({ before: null, after: expect.any(String) });
+    expect(second).toEqual({ before: first?.after, after: expect.any(String) });
+    await firstWorld.admin.env.removeVariable({ key: 'NEW' });
   });
 });
