@@ -28,6 +28,11 @@ export class EventSplitter {
     return this.#bufferedLength;
   }
 
+  /** Whether an event has begun and not ended. The LF of a CRLF that ended the last event begins none. */
+  get hasUnfinishedEvent(): boolean {
+    return this.#bufferedLength > 1 || (this.#bufferedLength === 1 && this.#buffered[0]?.[0] !== lf);
+  }
+
   /** The next complete event; undefined when the piece has no further one. */
   next(): Buffer | undefined {
     const bytes = this.#piece;

@@ -65,6 +65,10 @@ class EventReader {
     return this.#splitter.bufferedBytes;
   }
 
+  get hasUnfinishedEvent(): boolean {
+    return this.#splitter.hasUnfinishedEvent;
+  }
+
   /**
    * Undefined when the piece has no further event. Throws a Problem for an error
    * event and for data that is not an object.
@@ -126,7 +130,7 @@ export async function* readProviderEvents(
     if (isEnded) return;
     if (failure !== undefined) throw failure;
   }
-  const hasUnfinishedEvent = reader.bufferedBytes > 0;
+  const { hasUnfinishedEvent } = reader;
   const lastEvent = readUnterminatedEnd(reader, endRule);
   if (lastEvent !== undefined) yield [lastEvent];
   else if (!mayEnd || hasUnfinishedEvent) throw truncatedProblem();
@@ -135,7 +139,7 @@ export async function* readProviderEvents(
 // Some servers omit the empty line after their last event. The buffered event is accepted if it
 // ends the stream by the format's rule; otherwise the stream was cut.
 function readUnterminatedEnd(reader: EventReader, rule: EndRule): ProviderEvent | undefined {
-  if (reader.bufferedBytes === 0) return undefined;
+  if (!reader.hasUnfinishedEvent) return undefined;
   try {
     reader.feed(Buffer.from('\n\n'));
     const event = reader.next();

@@ -199,6 +199,12 @@ describe('readProviderEvents', () => {
     expect(ends).toEqual([true]);
   });
 
+  test('accepts the end of a Gemini stream whose last CRLF arrives in two pieces', async () => {
+    const data = '{"candidates":[{"finishReason":"STOP"}]}';
+    const { kinds, problem } = await readAs('gemini', `data: ${data}\r\n\r`, '\n');
+    expect([kinds, problem]).toEqual([['object'], undefined]);
+  });
+
   test.each([
     ['a text', '{"candidates":[{"content":{"parts":[{"text":"finishReason"}]}}]}'],
     [
