@@ -242,6 +242,9 @@ function hasFinishReason(bytes: Buffer): boolean {
 const dataName = Buffer.from('data:');
 const eventName = Buffer.from('event:');
 const doneText = Buffer.from('[DONE]');
+// Replaces an event with empty data, which some servers send to keep a connection open. The standard ignores
+// such an event, but many clients parse its data as JSON.
+const emptyComment = Buffer.from(':\n\n');
 
 function readEvent(bytes: Buffer, textMembers: readonly string[]): ProviderEvent {
   if (!isUtf8(bytes)) throw invalidData('sent bytes that are not UTF-8');
@@ -254,6 +257,7 @@ function readEvent(bytes: Buffer, textMembers: readonly string[]): ProviderEvent
   if (end - start === doneText.length && bytes.compare(doneText, 0, doneText.length, start, end) === 0) {
     return { bytes, data: { kind: 'done' } };
   }
+  if (end === start && !isError) return { bytes: emptyComment, data: { kind: 'none' } };
   const object = topLevelMembers(bytes, start, end);
   if (object === undefined) throw invalidData('sent an event that is not a JSON object');
   const error =

@@ -102,6 +102,18 @@ describe('readProviderEvents', () => {
     expect(texts[0]).toBe('event: x\nid: 7\ndata: {"a": 2}\n\n');
   });
 
+  test.each(['data:\n\n', 'data: \r\n\r\n', 'event: ping\nid: 7\ndata:\n\n', 'data:\ndata: \n\n'])(
+    'replaces an event without data by a comment: %j',
+    async (event) => {
+      const { texts, kinds, problem } = await read(event, 'data: {"a":1}\n\ndata: [DONE]\n\n');
+      expect([texts[0], kinds, problem]).toEqual([':\n\n', ['none', 'object', 'done'], undefined]);
+    },
+  );
+
+  test('throws at an event with the name error and without data', async () => {
+    expect((await read('event: error\ndata:\n\n')).problem?.code).toBe('upstream_failed');
+  });
+
   test('drops a byte order mark before the first event', async () => {
     expect(
       (await read(Buffer.of(0xef), Buffer.of(0xbb, 0xbf), 'data: {"a":1}\n\ndata: [DONE]\n\n')).texts[0],
