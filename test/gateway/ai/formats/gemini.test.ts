@@ -382,6 +382,79 @@ describe('a paid call', () => {
 
 const end = { finishReason: { unified: 'stop' as const, raw: undefined }, usage: unknownUsage() };
 
+describe('the chunks of a stream', () => {
+  const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: true };
+  async function read(...content: StreamPart[]) {
+    async function* parts(): AsyncGenerator<StreamPart> {
+      yield* content;
+    }
+    const chunks: unknown[] = [];
+    let failure: unknown;
+    try {
+      for await (const { candidates } of serializeChunks(parts(), options))
+        chunks.push([candidates?.[0]?.content?.parts, candidates?.[0]?.finishReason]);
+    } catch (error) {
+      failure = error;
+    }
+    return { chunks, failure };
+  }
+  const text = (delta: string) => ({ type: 'text-delta' as const, id: '0', delta });
+  const reasoning = (delta: string) => ({ type: 'reasoning-delta' as const, id: '1', delta });
+  const finish = { type: 'finish' as const, ...end };
+
+  // Google's client for Python leaves a turn out of the chat if one of its chunks has no content.
+  test('all have content, also the one with the finish reason', async () => {
+    const { chunks } = await read(reasoning('Hm'), text('Hel'), text('lo'), text('\u{1f30d}'), finish);
+    expect(chunks).toEqual([
+      [[{ text: 'H', thought: true }], undefined],
+      [[{ text: 'm', thought: true }, { text: 'He' }], undefined],
+      [[{ text: 'll' }], undefined],
+      [[{ text: 'o' }], undefined],
+      [[{ text: '\u{1f30d}' }], 'STOP'],
+    ]);
+  });
+
+  test('keep a function call and its signature whole', async () => {
+    const call = { type: 'tool-call' as const, toolCallId: 'a', toolName: 'look', input: '{}' };
+    const providerMetadata = { google: { thoughtSignature: 'sig' } };
+    const functionCall = { id: 'a', name: 'look', args: {} };
+    const { chunks } = await read({ ...text('Hi'), providerMetadata }, text('!'), call, finish);
+    expect(chunks).toEqual([
+      [[{ text: 'Hi', thoughtSignature: 'sig' }], undefined],
+      [[{ text: '!' }], undefined],
+      [[{ functionCall }], 'STOP'],
+    ]);
+  });
+
+  test('have all text before an error', async () => {
+    const { chunks, failure } = await read(text('Hello'), { type: 'error', error: new Error('cut') });
+    expect(chunks).toEqual([
+      [[{ text: 'Hell' }], undefined],
+      [[{ text: 'o' }], undefined],
+    ]);
+    expect(failure).toEqual(new Error('cut'));
+  });
+
+  test('do not begin with the end of a text that an error follows', async () => {
+    const error = new Error('cut');
+    expect(await read(text('H'), { type: 'error', error })).toEqual({ chunks: [], failure: error });
+  });
+
+  test('have no content if the answer has none', async () => {
+    expect((await read(text(''), finish)).chunks).toEqual([[[], 'STOP']]);
+  });
+});
+
+test('a whole answer has no part without content', () => {
+  const content = [
+    { type: 'text' as const, text: '' },
+    { type: 'text' as const, text: 'Hello' },
+  ];
+  const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: false };
+  const answer = serializeAnswer({ content, warnings: [], ...end }, options);
+  expect(answer.candidates?.[0]?.content?.parts).toEqual([{ text: 'Hello' }]);
+});
+
 describe('a streamed signature', () => {
   test.each([
     ['text-delta', { text: '', thoughtSignature: 'sig' }],

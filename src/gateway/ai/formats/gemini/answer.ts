@@ -31,24 +31,66 @@ export function serializeAnswer(answer: Answer, options: GeminiAnswerOptions): G
   };
 }
 
-/** Throws the errors of the parts, and a Problem when they end without a `finish`. */
+/**
+ * Throws the errors of the parts, and a Problem when they end without a `finish`. The end of the content waits
+ * for the finish reason: a chat of Google's client for Python forgets an answer with a chunk without content.
+ */
 export async function* serializeChunks(
   parts: AsyncIterable<StreamPart>,
   options: GeminiAnswerOptions,
 ): AsyncGenerator<GeminiAnswer> {
-  for await (const part of parts) {
-    if (part.type === 'error') throw part.error;
-    if (part.type === 'finish') {
-      yield {
-        ...toChunk([], options, toFinishReason(part.finishReason)),
-        usageMetadata: toUsage(part.usage),
-      };
-      return;
+  let held: GeminiPart[] = [];
+  let hasBegun = false;
+  try {
+    for await (const part of parts) {
+      if (part.type === 'error') throw part.error;
+      if (part.type === 'finish') {
+        const lastChunk = toChunk(held, options, toFinishReason(part.finishReason));
+        held = [];
+        yield { ...lastChunk, usageMetadata: toUsage(part.usage) };
+        return;
+      }
+      const next = partsOfStream(part, options);
+      if (next.length === 0) continue;
+      const ready = joinTexts([...held, ...next]);
+      held = takeEnd(ready);
+      if (ready.length === 0) continue;
+      hasBegun = true;
+      yield toChunk(ready, options);
     }
-    const deltas = partsOfStream(part, options);
-    if (deltas.length > 0) yield toChunk(deltas, options);
+    throw truncatedAnswer();
+  } catch (error) {
+    // A failure before the first chunk still gets an HTTP status.
+    if (hasBegun && held.length > 0) yield toChunk(held, options);
+    throw error;
   }
-  throw truncatedAnswer();
+}
+
+/** Joins the texts of adjacent parts. A part with a signature must stay as it is. */
+function joinTexts(parts: readonly GeminiPart[]): GeminiPart[] {
+  const joined: GeminiPart[] = [];
+  for (const part of parts) {
+    const last = joined.at(-1);
+    if (isPlainText(last) && isPlainText(part) && last.thought === part.thought)
+      joined[joined.length - 1] = { ...last, text: last.text + part.text };
+    else joined.push(part);
+  }
+  return joined;
+}
+
+/** Removes and returns the end of the parts: the last character of a text, or the last part. */
+function takeEnd(parts: GeminiPart[]): GeminiPart[] {
+  const last = parts.pop();
+  if (last === undefined) return [];
+  if (!isPlainText(last)) return [last];
+  const end = Array.from(last.text.slice(-2)).at(-1) ?? '';
+  const start = last.text.slice(0, last.text.length - end.length);
+  if (start !== '') parts.push({ ...last, text: start });
+  return [{ ...last, text: end }];
+}
+
+function isPlainText(part: GeminiPart | undefined): part is GeminiPart & { text: string } {
+  return part?.text !== undefined && part.thoughtSignature === undefined;
 }
 
 function toChunk(
@@ -72,11 +114,9 @@ function toChunk(
 function toParts(content: Content, options: GeminiAnswerOptions): GeminiPart[] {
   switch (content.type) {
     case 'text':
-      return [{ text: content.text, ...signatureOf(content.providerMetadata) }];
+      return toTextPart(content.text, content.providerMetadata);
     case 'reasoning':
-      return options.includeThoughts
-        ? [{ text: content.text, thought: true, ...signatureOf(content.providerMetadata) }]
-        : [];
+      return options.includeThoughts ? toThought(content.text, content.providerMetadata) : [];
     case 'tool-call':
       return toFunctionCalls(content);
     case 'file':
@@ -90,9 +130,9 @@ function toParts(content: Content, options: GeminiAnswerOptions): GeminiPart[] {
 function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOptions): GeminiPart[] {
   switch (part.type) {
     case 'text-delta':
-      return toTextDelta(part);
+      return toTextPart(part.delta, part.providerMetadata);
     case 'reasoning-delta':
-      return includeThoughts ? toTextDelta(part).map((delta) => ({ ...delta, thought: true })) : [];
+      return includeThoughts ? toThought(part.delta, part.providerMetadata) : [];
     case 'tool-call':
       return toFunctionCalls(part);
     case 'file':
@@ -103,12 +143,13 @@ function partsOfStream(part: StreamPart, { includeThoughts }: GeminiAnswerOption
 }
 
 // Google's models may send the signature of a text after it, in a part with an empty text.
-function toTextDelta({
-  delta,
-  providerMetadata,
-}: Extract<StreamPart, { type: 'text-delta' | 'reasoning-delta' }>): GeminiPart[] {
-  const signature = signatureOf(providerMetadata);
-  return delta === '' && signature.thoughtSignature === undefined ? [] : [{ text: delta, ...signature }];
+function toTextPart(text: string, metadata: ProviderMetadata | undefined): GeminiPart[] {
+  const signature = signatureOf(metadata);
+  return text === '' && signature.thoughtSignature === undefined ? [] : [{ text, ...signature }];
+}
+
+function toThought(text: string, metadata: ProviderMetadata | undefined): GeminiPart[] {
+  return toTextPart(text, metadata).map((part) => ({ ...part, thought: true }));
 }
 
 function toFilePart({ mediaType: mimeType, data: file }: Extract<Content, { type: 'file' }>): GeminiPart {
