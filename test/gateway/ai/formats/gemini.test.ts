@@ -212,6 +212,19 @@ describe('a function', () => {
     expect(lastRequest()).toMatchObject({ tool_choice: 'none' });
   });
 
+  test('is not forced in the mode VALIDATED, which also allows text', async () => {
+    const toolConfig = {
+      functionCallingConfig: { mode: 'VALIDATED', allowedFunctionNames: ['get_weather'] },
+    };
+    const request = { ...hello, tools: [weather], toolConfig };
+    expect((await post('/v1beta/models/acme/ok:generateContent', request)).status).toBe(200);
+    expect(lastRequest()).toMatchObject({ tool_choice: 'auto' });
+    const tools = [weather, { functionDeclarations: [{ name: 'get_time' }] }];
+    const refusal = await post('/v1beta/models/acme/ok:generateContent', { ...request, tools });
+    expect(refusal.status).toBe(422);
+    expect(await refusal.text()).toContain('allowedFunctionNames');
+  });
+
   test('result without a call is refused', async () => {
     const contents = [{ role: 'user', parts: [{ functionResponse: { name: 'none', response: {} } }] }];
     const response = await post('/v1beta/models/acme/ok:generateContent', { contents });

@@ -17,7 +17,7 @@ export function toStreamRequest(model: string, body: GeminiRequest): StreamReque
   refuseUnsupported(body, config);
   const functions = toFunctions(tools ?? []);
   const effort = config.thinkingConfig?.thinkingLevel?.toLowerCase();
-  const choice = functions.length === 0 ? undefined : toToolChoice(toolConfig);
+  const choice = functions.length === 0 ? undefined : toToolChoice(toolConfig, functions);
   return {
     model,
     prompt: toPrompt(body),
@@ -102,7 +102,10 @@ function toFunctions(tools: readonly GeminiTool[]): NonNullable<StreamRequest['t
   });
 }
 
-function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['toolChoice'] {
+function toToolChoice(
+  config: GeminiToolConfig | undefined,
+  functions: NonNullable<StreamRequest['tools']>,
+): StreamRequest['toolChoice'] {
   const { mode = 'AUTO', allowedFunctionNames = [] } = config?.functionCallingConfig ?? {};
   if (mode === 'NONE') return { type: 'none' };
   const [onlyName, ...otherNames] = allowedFunctionNames;
@@ -111,6 +114,14 @@ function toToolChoice(config: GeminiToolConfig | undefined): StreamRequest['tool
       'toolConfig.functionCallingConfig.allowedFunctionNames',
       'Only one allowed function can be named; to allow several, leave the others out of tools.',
     );
+  if (onlyName !== undefined && mode === 'VALIDATED') {
+    // Unlike ANY, this mode lets the model answer in text, so the function must not be forced.
+    if (functions.every(({ name }) => name === onlyName)) return { type: 'auto' };
+    throw unsupportedMember(
+      'toolConfig.functionCallingConfig.allowedFunctionNames',
+      'Functions cannot be selected in the mode VALIDATED; leave the others out of tools.',
+    );
+  }
   if (onlyName !== undefined) return { type: 'tool', toolName: onlyName };
   return { type: mode === 'ANY' ? 'required' : 'auto' };
 }
