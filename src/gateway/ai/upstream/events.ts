@@ -228,11 +228,14 @@ export function completesAnswer(event: ProviderEvent, rule: EndRule): boolean {
   return completeTypes.has(eventType(event));
 }
 
-// Every chunk has the member `finish_reason`; it is a string only in the last chunk of a choice.
+// Every chunk has the member `finish_reason`; it has a text only in the last chunk of a choice. In the chunks
+// before, it is null, or an empty string from some servers.
 function hasFinishReason(bytes: Buffer): boolean {
   for (let offset = bytes.indexOf(reasonName); offset >= 0; offset = bytes.indexOf(reasonName, offset + 1)) {
     if (
-      /^\s*:\s*"/.test(bytes.toString('latin1', offset + reasonName.length, offset + reasonName.length + 16))
+      /^\s*:\s*"[^"]/.test(
+        bytes.toString('latin1', offset + reasonName.length, offset + reasonName.length + 16),
+      )
     )
       return true;
   }

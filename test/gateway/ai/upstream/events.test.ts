@@ -201,6 +201,21 @@ describe('readProviderEvents', () => {
   );
 
   test.each([
+    ['null', 'null', false],
+    ['an empty text', '""', false],
+    ['a text', '"stop"', true],
+  ])(
+    'completes an answer of chat completions at %s as the finish reason: %s',
+    async (_name, reason, isEnd) => {
+      const chunk = `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason": ${reason}}]}\n\n`;
+      const ends: boolean[] = [];
+      for await (const group of readProviderEvents(pieces(chunk, 'data: [DONE]\n\n'), chatRules))
+        ends.push(...group.map((event) => completesAnswer(event, 'done')));
+      expect(ends).toEqual([isEnd, false]);
+    },
+  );
+
+  test.each([
     ['a candidate', '{"candidates":[{"index":0},{"content":{},"finishReason":"STOP"}]}'],
     ['a blocked prompt', '{"promptFeedback":{"blockReason":"SAFETY"}}'],
   ])('accepts the end of a Gemini stream after the reason of %s', async (_name, data) => {
