@@ -279,3 +279,27 @@ test('a tool input whose call never began is not added to another call', async (
     for (const { function: call } of choices[0]?.delta.tool_calls ?? []) texts.push(call?.arguments ?? '');
   expect(texts.join('')).toBe('{}');
 });
+
+test('reasoning details of a stream have an index, by which clients join them', async () => {
+  async function* parts(): AsyncGenerator<StreamPart> {
+    for (const id of ['a', 'b']) {
+      yield { type: 'reasoning-start', id };
+      yield { type: 'reasoning-delta', id, delta: id };
+      yield { type: 'reasoning-end', id, providerMetadata: { anthropic: { signature: id } } };
+    }
+    yield { type: 'finish', finishReason: { unified: 'stop', raw: undefined }, usage: unknownUsage() };
+  }
+  const details: unknown[] = [];
+  for await (const { choices } of serializeChunks(parts(), {
+    modelId: 'acme/ok',
+    completionId: 'chatcmpl-1',
+    createdSeconds: 0,
+    includeUsage: false,
+    onWarnings: () => {},
+  }))
+    details.push(...(choices[0]?.delta.reasoning_details ?? []));
+  expect(details).toMatchObject([
+    { index: 0, text: 'a' },
+    { index: 1, text: 'b' },
+  ]);
+});

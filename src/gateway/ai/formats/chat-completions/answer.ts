@@ -38,10 +38,12 @@ export function serializeCompletion(
   requireSuccess(answer.finishReason);
   const texts = answer.content.flatMap((part) => (part.type === 'text' ? [part.text] : []));
   const reasoning = answer.content.flatMap((part) => (part.type === 'reasoning' ? [part.text] : [])).join('');
-  const details = answer.content.flatMap((part) => {
-    const replay = part.type === 'reasoning' ? reasoningReplay(part.providerMetadata) : undefined;
-    return part.type === 'reasoning' && replay !== undefined ? [serializeDetail(part.text, replay)] : [];
-  });
+  const details = answer.content
+    .flatMap((part) => {
+      const replay = part.type === 'reasoning' ? reasoningReplay(part.providerMetadata) : undefined;
+      return part.type === 'reasoning' && replay !== undefined ? [{ text: part.text, replay }] : [];
+    })
+    .map(serializeDetail);
   const calls = answer.content.flatMap((part) =>
     part.type === 'tool-call' && part.providerExecuted !== true
       ? [{ ...serializeToolCall(part), ...extraContent(part) }]
@@ -135,6 +137,7 @@ function chunkFactory({ modelId, completionId, createdSeconds, includeUsage }: C
 class DeltaSerializer {
   readonly #toolIndexes = new Map<string, number>();
   readonly #reasonings = new Map<string, { text: string; replay: ProviderOptions | undefined }>();
+  #detailCount = 0;
   /** Calls whose first delta carries the provider's replay metadata. */
   readonly #signedCalls = new Set<string>();
   #isFirst = true;
@@ -198,7 +201,10 @@ class DeltaSerializer {
   #endReasoning(id: string): ChatDelta | undefined {
     const { text = '', replay } = this.#reasonings.get(id) ?? {};
     this.#reasonings.delete(id);
-    return replay && this.withRole({ reasoning_details: [serializeDetail(text, replay)] });
+    if (replay === undefined) return undefined;
+    const detail = serializeDetail({ text, replay }, this.#detailCount);
+    this.#detailCount += 1;
+    return this.withRole({ reasoning_details: [detail] });
   }
 
   #startToolCall(id: string, call: SerializedCall): ChatDelta {
@@ -223,9 +229,14 @@ function serializeToolCall(part: { toolCallId: string; toolName: string; input: 
   return { id: part.toolCallId, type: 'function', function: { name: part.toolName, arguments: part.input } };
 }
 
-// Clients return `reasoning_details` unchanged, a convention of OpenRouter.
-function serializeDetail(text: string, replay: ProviderOptions): Record<string, unknown> {
-  return { type: 'reasoning.text', text, signature: encodeReplay({ options: replay }), format: 'townhall.1' };
+// Clients return `reasoning_details` unchanged, a convention of OpenRouter. OpenAI's client for Python joins
+// the items of a list in the deltas of a stream by their `index`, and throws if a second delta has none.
+function serializeDetail(
+  { text, replay }: { text: string; replay: ProviderOptions },
+  index: number,
+): Record<string, unknown> {
+  const signature = encodeReplay({ options: replay });
+  return { type: 'reasoning.text', text, signature, format: 'townhall.1', index };
 }
 
 // Google's own chat completions have the signature of a tool call in `extra_content`.
