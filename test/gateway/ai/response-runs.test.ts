@@ -7,6 +7,7 @@ import { createEventLog } from '../../../src/gateway/ai/responses/runs/event-log
 import { createResponseRuns } from '../../../src/gateway/ai/responses/runs/runs.ts';
 import type { StoredResponses } from '../../../src/gateway/ai/responses/stored/stored-responses.ts';
 import { rememberNothing } from '../../../src/kernel/data/idempotency.ts';
+import type { JsonRecord } from '../../../src/kernel/json-value.ts';
 import { silentLog } from '../../support/databases.ts';
 
 const options = { maxBytes: 4_000, onReaders() {}, onBytes() {} };
@@ -204,4 +205,44 @@ describe('createBackgroundResponses', () => {
     await expect(response).rejects.toThrow('aborted');
     await background.close();
   });
+
+  test.each([[2 ** 32 - 2], [-1], ['__proto__'], [undefined]])(
+    'keeps the complete items of a failed response: index %j',
+    async (outputIndex) => {
+      const runs = createResponseRuns({ log: silentLog });
+      const finished = Promise.withResolvers<JsonRecord>();
+      const background = createBackgroundResponses({
+        runs,
+        storedResponses: {
+          begin: async () => {},
+          finish: async (_responseId, response) => finished.resolve(response),
+          endRun() {},
+        } as Partial<StoredResponses> as StoredResponses,
+        log: silentLog,
+      });
+      async function* events() {
+        const type = 'response.output_item.done';
+        yield { data: { type, output_index: 1, item: { id: 'b' } } };
+        yield { data: { type, output_index: 0, item: { id: 'a' } } };
+        yield { data: { type, output_index: outputIndex, item: { id: 'c' } } };
+        yield { data: { type: 'error', message: 'failed' } };
+      }
+      await background.start({
+        plan: { responseId: 'resp_1', owner: { kind: 'user', id: 'usr_1' }, request: {} } as ResponsePlan,
+        response: {},
+        remember: rememberNothing,
+        signal: new AbortController().signal,
+        async answer(_detached, beforeSend) {
+          await beforeSend();
+          return { events: events() };
+        },
+      });
+      const { output, status } = await finished.promise;
+      expect(status).toBe('failed');
+      const ids = (output as JsonRecord[]).map((item) => item['id']);
+      expect(ids).toHaveLength(3);
+      expect(ids.filter((itemId) => itemId !== 'c')).toEqual(['a', 'b']);
+      await background.close();
+    },
+  );
 });

@@ -204,7 +204,8 @@ interface RecorderOptions extends Pick<BackgroundOptions, 'storedResponses' | 'l
 class Recorder {
   readonly #run: Run<EventItem>;
   readonly #options: RecorderOptions;
-  readonly #items: unknown[] = [];
+  /** The complete items by the provider's `output_index`, which may be any value. */
+  readonly #items = new Map<unknown, unknown>();
   #latestResponse: JsonRecord;
   #sequence = 0;
   #isFinal = false;
@@ -219,7 +220,8 @@ class Recorder {
     if (this.#isFinal) return;
     const { type, response } = event;
     if (type === 'error') throw failureOf(event);
-    if (type === 'response.output_item.done') this.#items[event['output_index'] as number] = event['item'];
+    if (type === 'response.output_item.done')
+      this.#items.set(event['output_index'] ?? this.#items.size, event['item']);
     if (isRecord(response)) this.#latestResponse = response;
     if (isRecord(response) && finalEventTypes.has(type)) await this.#end(String(type), response);
     else this.#append(event);
@@ -284,7 +286,9 @@ class Recorder {
 
   /** The response with the items that were complete before the run ended. */
   #partialResponse(status: 'cancelled' | 'failed'): JsonRecord {
-    const output = this.#items.filter((item) => item !== undefined);
+    const output = [...this.#items]
+      .toSorted(([left], [right]) => Number(left) - Number(right))
+      .flatMap(([, item]) => (item === undefined ? [] : [item]));
     return { ...this.#latestResponse, output, status };
   }
 }
