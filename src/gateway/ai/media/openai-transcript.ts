@@ -46,13 +46,18 @@ function toVerbose({
   };
 }
 
+// Players never show a subtitle that ends when it begins, so one of unknown duration lasts a day.
+const unknownDurationSeconds = 24 * 3600;
+
 /** A transcription without segments becomes one subtitle. */
 function toSubtitles({
   text,
   segments,
   duration_seconds: seconds,
 }: Transcription): Transcription['segments'] {
-  return segments.length > 0 ? segments : [{ text, start_second: 0, end_second: seconds ?? 0 }];
+  return segments.length > 0
+    ? segments
+    : [{ text, start_second: 0, end_second: seconds ?? unknownDurationSeconds }];
 }
 
 function toSrt(transcription: Transcription): string {

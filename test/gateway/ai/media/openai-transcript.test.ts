@@ -10,4 +10,9 @@ describe('toTranscript', () => {
   ] as const)('keeps paragraphs and arrows within one cue of %s', (format, text) => {
     expect(toTranscript(transcription(' One.\r\n\r\nTwo --> three.\n'), format)).toMatchObject({ text });
   });
+
+  it.each(['srt', 'vtt'] as const)('shows a %s of unknown duration until the end', (format) => {
+    const transcript = toTranscript({ ...transcription('One.'), duration_seconds: null }, format);
+    expect(transcript).toMatchObject({ text: expect.stringMatching(/00:00:00.000 --> 24:00:00.000\nOne\./) });
+  });
 });
