@@ -107,4 +107,12 @@ describe('the number of parts of a form', () => {
   test('is refused above 64', async () => {
     await expect(parse(65)).rejects.toThrow('A form may have 64 parts at most.');
   });
+
+  test.each([
+    ['in a quoted parameter', 'multipart/form-data; x=";boundary=a"; boundary=b'],
+    ['in a first value', 'multipart/form-data; boundary=a, multipart/form-data; boundary=b'],
+    ['with a backslash', 'multipart/form-data; boundary="\\b"'],
+  ])('is not hidden by another boundary %s', async (_place, type) => {
+    await expect(parseForm(Buffer.from(formOf(65)), type)).rejects.toMatchObject({ status: 400 });
+  });
 });

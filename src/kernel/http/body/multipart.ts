@@ -12,6 +12,9 @@ export interface UploadedFile {
 const maximumParts = 64;
 const maximumFieldBytes = 64 * 1024;
 
+// Printable ASCII without the quote and the backslash, so that the name means the same inside quotes.
+const boundaryPattern = /;\s*boundary=(?:"([ !#-[\]-~]{1,70})"|([!#-:<-[\]-~]{1,70}))/i;
+
 type FormMember = string | UploadedFile;
 export type FormMembers = Record<string, FormMember | FormMember[]>;
 
@@ -20,14 +23,16 @@ export type FormMembers = Record<string, FormMember | FormMember[]>;
  * occurs. Throws a 400 for an invalid form, and for any other repeated member.
  */
 export async function parseMultipart(raw: Uint8Array, contentType: string): Promise<FormMembers> {
-  const boundary = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(contentType);
+  const boundary = boundaryPattern.exec(contentType);
   const delimiterName = boundary?.[1] ?? boundary?.[2];
   if (delimiterName === undefined) throw invalidProblem('The Content-Type of the form must name a boundary.');
   refuseManyParts(Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength), `--${delimiterName}`);
   let form: FormData;
   try {
+    // Pass only the boundary that the parts were counted by: the platform may read another one from the whole
+    // header, such as one after a parameter whose quoted value contains a boundary.
     form = await new Response(raw as Uint8Array<ArrayBuffer>, {
-      headers: { 'content-type': contentType },
+      headers: { 'content-type': `multipart/form-data; boundary="${delimiterName}"` },
     }).formData();
   } catch (cause) {
     throw invalidProblem('The body is not a valid form.', cause);
