@@ -246,9 +246,12 @@ interface HttpOptions {
  * and request that Node itself rejects.
  */
 function createHttp(
-  handle: (message: IncomingMessage, response: ServerResponse) => void,
+  handleRequest: (message: IncomingMessage, response: ServerResponse) => void,
   { limits, timeouts, connections, surface, sockets }: HttpOptions,
 ): HttpServer {
+  const handle = (message: IncomingMessage, response: ServerResponse): void => {
+    if (!isRefused(message.socket)) handleRequest(message, response);
+  };
   const http = createHttpServer(
     {
       headersTimeout: timeouts.headersMs,
@@ -273,12 +276,22 @@ function createHttp(
   http.on('clientError', (error: NodeJS.ErrnoException, socket) =>
     refuseUnparsed(socket as Socket, error, surface),
   );
-  http.on('upgrade', (message, socket, head) => sockets.upgrade(message, socket, head));
+  http.on('upgrade', (message, socket, head) => {
+    if (!isRefused(message.socket)) sockets.upgrade(message, socket, head);
+  });
   http.on('connect', (_message, socket) => endWithProblem(socket as Socket, noTunnel(), surface));
   http.on('connection', (socket) => {
     if (!connections.accept(socket)) endWithProblem(socket, tooManyConnections(), surface);
   });
   return http;
+}
+
+/**
+ * Whether the connection has its last response already, as one above a limit has. Node still parses its requests,
+ * which must have no effect: they cannot be answered, and their client repeats them after the 429.
+ */
+function isRefused(socket: Socket): boolean {
+  return socket.writableEnded;
 }
 
 interface SocketDependencies {

@@ -2,7 +2,8 @@
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { Agent, request as httpRequest } from 'node:http';
-import { tmpdir } from 'node:os';
+import { connect, type Socket } from 'node:net';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import type { ProblemCode } from '../../../src/contract/problem-code.gen.ts';
@@ -535,6 +536,38 @@ describe('draining', () => {
     const rejection = await waitingRequest;
     expect([rejection.status, (await errorOf(rejection)).error.code]).toEqual([503, 'draining']);
     expect(await stream.text()).toMatch(/"n":1[^]*"code":"draining"/);
+  });
+});
+
+describe('a connection above the limit of its address', () => {
+  // Loopback addresses have no limit.
+  const host = Object.values(networkInterfaces())
+    .flatMap((addresses = []) => addresses)
+    .find(({ family, internal }) => family === 'IPv4' && !internal)?.address;
+
+  test.skipIf(host === undefined)('gets a 429 and no effect', async () => {
+    const paths: unknown[] = [];
+    const { server } = await startTestWorld({
+      server: { limits: { maxPerAddress: 1 } },
+      handlers: {
+        'directory.readAction': async ({ path }) => {
+          paths.push(path['action']);
+          return { status: 200, body: {} };
+        },
+      },
+    });
+    const { port } = await server.listen({ host: host ?? '', port: 0 });
+    const [first, second] = [connect(port, host), connect(port, host)];
+    const send = (socket: Socket, action: string) =>
+      socket.write(`GET /v1/shop/${action} HTTP/1.1\r\nhost: x\r\n\r\n`);
+    send(first, 'first');
+    await once(first, 'data');
+    send(second, 'second');
+    const [answer] = (await once(second, 'data')) as [Buffer];
+    expect(answer.toString()).toMatch(/^HTTP\/1.1 429 /);
+    await once(second, 'close');
+    expect(paths).toEqual(['first']);
+    first.destroy();
   });
 });
 
