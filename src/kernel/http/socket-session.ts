@@ -222,11 +222,22 @@ export class SocketSession {
     }
   }
 
-  /** Waits while the client is slow. */
+  /**
+   * Waits while the client is slow. A large event is sent in fragments (RFC 6455, section 5.4), since the stall
+   * timer starts again for each of them, and pings go between them.
+   */
   async #send(event: JsonRecord): Promise<void> {
-    if (!this.#isOpen) return;
+    const bytes = Buffer.from(JSON.stringify(event));
+    for (let offset = 0; offset < bytes.length; offset += fragmentBytes) {
+      if (!this.#isOpen) return;
+      const end = offset + fragmentBytes;
+      await this.#sendFragment(bytes.subarray(offset, end), end >= bytes.length);
+    }
+  }
+
+  async #sendFragment(bytes: Buffer, isLast: boolean): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#client.send(JSON.stringify(event), () => resolve());
+    this.#client.send(bytes, { binary: false, fin: isLast }, () => resolve());
     if (this.#client.bufferedAmount < maxBufferedBytes) return;
     const timer = setTimeout(() => this.destroy(), this.#options.limits.stallMs);
     await promise;
@@ -244,7 +255,9 @@ function noteFailure(request: SocketRequest, problem: Problem): void {
   request.note(failureNote(problem));
 }
 
-// With this many bytes in the socket's buffer, the next event waits for the client.
+const fragmentBytes = 64 * 1024;
+
+// With this many bytes in the socket's buffer, the next fragment waits for the client.
 const maxBufferedBytes = 256 * 1024;
 
 function withStreamId(event: JsonRecord, streamId: unknown): JsonRecord {

@@ -1,6 +1,8 @@
 // The limits of a WebSocket, over real sockets and with a scripted contract.
+import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { connect } from 'node:net';
+import { WebSocket as SlowClient } from 'ws';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Contract } from '../../../src/kernel/contract/contract.ts';
 import type { AnyReply } from '../../../src/kernel/contract/reply.ts';
@@ -184,6 +186,28 @@ describe('a socket', () => {
     socket.resume();
     await disconnection;
     await expect(abortion).resolves.toBeUndefined();
+  });
+
+  test('stays open while its client reads a large event slowly', async () => {
+    const text = 'é'.repeat(12 * 2 ** 20);
+    async function* largeCall(): AsyncGenerator<{ data: unknown }> {
+      yield { data: { text } };
+    }
+    const { port } = await start(largeCall, { stallMs: 1_000 });
+    const { promise: received, resolve } = Promise.withResolvers<string>();
+    const client = new SlowClient(`ws://127.0.0.1:${port}/calls`);
+    client.once('message', (data: Buffer) => resolve(data.toString()));
+    client.once('close', (code: number) => resolve(`closed with ${code}`));
+    await once(client, 'open');
+    const pauseTimer = setInterval(() => {
+      client.pause();
+      setTimeout(() => client.resume(), 150);
+    }, 160);
+    client.send('{}');
+    const message = await received;
+    clearInterval(pauseTimer);
+    expect(message.slice(0, 100)).toBe(JSON.stringify({ text }).slice(0, 100));
+    client.terminate();
   });
 
   test('is closed and its call aborted when the server stops', async () => {
