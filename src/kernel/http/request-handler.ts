@@ -23,12 +23,14 @@ export interface RequestHandlerOptions {
   admit(message: IncomingMessage, response: ServerResponse): HttpRequest;
   dispatch(request: HttpRequest): Promise<void>;
   responder: Responder;
+  /** A client that accepts no bytes of an ended response for this long is disconnected. */
+  stalledMs: number;
   log: Log;
 }
 
 /** The chain of each request: admission, then its page or the contract, and errors. */
 export function createRequestHandler(options: RequestHandlerOptions) {
-  const { pages, frontPage, fixedPages, admit, dispatch, responder, log } = options;
+  const { pages, frontPage, fixedPages, admit, dispatch, responder, stalledMs, log } = options;
   const folders = pages.map((page) => ({ ...page, prepare: createPageBuild(page, log) }));
   const findFolder = (path: string) =>
     folders.find(({ prefix }) => path === prefix || path.startsWith(`${prefix}/`));
@@ -65,8 +67,19 @@ export function createRequestHandler(options: RequestHandlerOptions) {
     } catch (error) {
       renderError(error, message, response);
     }
+    disconnectWhenStalled(response, stalledMs);
   }
   return (message: IncomingMessage, response: ServerResponse): void => void serve(message, response);
+}
+
+/** Without a deadline, a client that reads nothing would keep an ended response in memory without end. */
+function disconnectWhenStalled(response: ServerResponse, stalledMs: number): void {
+  const { socket } = response;
+  if (socket === null || !response.writableEnded || socket.writableLength === 0) return;
+  // Node destroys a socket on which no bytes have moved for this long.
+  socket.setTimeout(stalledMs);
+  // Before Node's own listener, which sets the timeout of an idle connection.
+  response.prependOnceListener('finish', () => socket.setTimeout(0));
 }
 
 type RenderError = (error: unknown, message: IncomingMessage, response: ServerResponse) => void;

@@ -42,7 +42,7 @@ export interface ServerTimeouts {
   /** Interval at which Node checks the two deadlines above. */
   checkEveryMs: number;
   heartbeatMs: number;
-  /** A client that accepts no bytes of a stream for this long is disconnected. */
+  /** A client that accepts no bytes of a response for this long is disconnected. */
   stalledMs: number;
   /**
    * Time between the abort of running requests at the end of a drain and the
@@ -174,7 +174,9 @@ export function createServer(options: ServerOptions): Server {
   }
 
   const { pages = [], frontPage, fixedPages = new Map<string, FixedPage>() } = options;
-  const handle = createRequestHandler({ pages, frontPage, fixedPages, admit, dispatch, responder, log });
+  const { stalledMs } = timeouts;
+  const pageOptions = { pages, frontPage, fixedPages };
+  const handle = createRequestHandler({ ...pageOptions, admit, dispatch, responder, stalledMs, log });
   const sockets = openSockets(options, { limits, budget, connections, drain: () => drain });
   const http = createHttp(handle, { limits, timeouts, connections, surface, sockets });
   const listeners = createListeners(http, { maxConnections: limits.maxConnections, log });

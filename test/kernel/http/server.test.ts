@@ -383,6 +383,48 @@ describe('a client that disconnects', () => {
   });
 });
 
+test('a client that accepts no bytes of a whole answer is disconnected', async () => {
+  const content = Buffer.alloc(48 * 2 ** 20);
+  const { server, port } = await startTestWorld({
+    server: { timeouts: { stalledMs: 300 } },
+    handlers: {
+      'open.bytes': async () => ({ status: 200, content, mediaType: 'application/octet-stream' }),
+    },
+  });
+  const socket = await openSocket(port);
+  socket.write('GET /v1/open/bytes HTTP/1.1\r\nhost: x\r\n\r\n');
+  await until(() => server.inFlight() === 1, 'the request');
+  await until(() => server.inFlight() === 0, 'the disconnection');
+  expect(server.inFlight()).toBe(0);
+});
+
+test('a client that reads a whole answer slowly keeps its connection', async () => {
+  const content = Buffer.alloc(48 * 2 ** 20);
+  const { port } = await startTestWorld({
+    server: { timeouts: { stalledMs: 1_000 } },
+    handlers: {
+      'open.bytes': async () => ({ status: 200, content, mediaType: 'application/octet-stream' }),
+    },
+  });
+  const socket = await openSocket(port);
+  let received = 0;
+  let text = '';
+  socket.on('data', (piece: Buffer) => {
+    received += piece.byteLength;
+    if (received > content.byteLength) text += piece.toString('latin1');
+    socket.pause();
+  });
+  const readTimer = setInterval(() => socket.resume(), 3);
+  onTestFinished(() => clearInterval(readTimer));
+  socket.write('GET /v1/open/bytes HTTP/1.1\r\nhost: x\r\n\r\n');
+  await until(() => received > content.byteLength, 'the whole answer', 30_000);
+  // Longer than a stall: the idle connection has its own timeout again.
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  socket.write('GET /health HTTP/1.1\r\nhost: x\r\n\r\n');
+  await until(() => text.includes('HTTP/1.1 200'), 'the next answer');
+  expect(socket.closed).toBe(false);
+});
+
 describe('streams', () => {
   test('report a code that the operation does not list as an internal error', async () => {
     const definition = smallContract();
