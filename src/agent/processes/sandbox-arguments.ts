@@ -2,7 +2,7 @@
 // rights. Every path that is not listed here is absent in the sandbox. Later mounts
 // cover earlier ones, so the order is part of the rules.
 import { lstatSync, readlinkSync, realpathSync, statSync } from 'node:fs';
-import { isAbsolute, sep } from 'node:path';
+import { isAbsolute } from 'node:path';
 import { isWithin } from '../../kernel/folder.ts';
 
 /** The file system and network of a sandboxed program; all paths are absolute and without links. */
@@ -19,6 +19,8 @@ export interface SandboxView {
   hidden: readonly string[];
   /** Paths in the workspace that may be read, but neither changed nor moved. */
   readOnly: readonly string[];
+  /** Folders in the workspace that can be neither moved nor removed, but whose content can be changed. */
+  unmovable: readonly string[];
   /** Whether the program may use the host's network, including its loopback addresses. */
   hasNetwork: boolean;
   /** Whether the program may not create user namespaces of its own. */
@@ -110,11 +112,9 @@ export function sandboxArguments(view: SandboxView, folder: string): string[] {
     '--bind',
     view.workspace,
     view.workspace,
-    // Binds a repository's folder onto itself only because a mount point cannot be renamed or removed.
-    ...view.readOnly.filter(isRepositoryFolder).flatMap((path) => ['--bind-try', path, path]),
-    ...view.readOnly
-      .filter((path) => !isRepositoryFolder(path))
-      .flatMap((path) => ['--ro-bind-try', path, path]),
+    // Binds a folder onto itself only because a mount point cannot be renamed or removed.
+    ...view.unmovable.flatMap((path) => ['--bind-try', path, path]),
+    ...view.readOnly.flatMap((path) => ['--ro-bind-try', path, path]),
     ...topmostPaths(view.hidden.filter((path) => isWithin(path, view.workspace))).flatMap(mask),
     '--remount-ro',
     '/',
@@ -169,10 +169,6 @@ function bindResolved(path: string): string[] {
   } catch {
     return [];
   }
-}
-
-function isRepositoryFolder(path: string): boolean {
-  return path.endsWith(`${sep}.git`) && lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 // A mask within a masked folder would have no mount point.

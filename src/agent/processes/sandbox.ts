@@ -18,6 +18,8 @@ export interface SandboxedPaths {
   hidden: readonly string[];
   /** Absolute paths that cannot be changed. */
   readOnly: readonly string[];
+  /** Absolute paths of folders that cannot be moved or removed; their content may be changed. */
+  unmovable?: readonly string[];
 }
 
 export interface SandboxedProgram {
@@ -141,6 +143,7 @@ function confine(
     links,
     hidden: [...options.hidden, ...paths.hidden],
     readOnly: paths.readOnly,
+    unmovable: paths.unmovable ?? [],
     hasNetwork: network,
     disablesUserNamespaces: options.disablesUserNamespaces,
   };
@@ -204,6 +207,7 @@ async function attemptSandbox(
       write: [],
       links: shared.links,
       readOnly: [],
+      unmovable: [],
       hasNetwork: false,
       disablesUserNamespaces,
     };

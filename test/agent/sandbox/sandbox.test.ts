@@ -206,6 +206,19 @@ describe.skipIf(!hasBubblewrap)('a command in a workspace with protected files a
     expect(output).not.toContain('secret');
     expect(notice).toMatch(/could not write to these folders.*fixtures.*these folders appeared empty/);
   }, 120_000);
+
+  test('cannot add a hook where a repository is the smallest folder to cover', async () => {
+    const agent = await world.start();
+    await promisify(execFile)('git', ['init', '-q', '.'], { cwd: agent.workspace });
+    const packageNames = Array.from({ length: 998 }, (_, index) => join('packages', String(index)));
+    for (const name of packageNames) {
+      await mkdir(join(agent.workspace, name), { recursive: true });
+      await writeFile(join(agent.workspace, name, 'package.json'), '{}');
+    }
+    const { notice } = await run(agent, 'echo evil > .git/hooks/pre-commit', { timeoutSeconds: 60 });
+    expect(notice).toContain('could not write to these folders at all: .git.');
+    expect(await readdir(join(agent.workspace, '.git', 'hooks'))).not.toContain('pre-commit');
+  }, 120_000);
 });
 
 describe.skipIf(!hasBubblewrap)('a new file with a protected name', () => {

@@ -2,6 +2,7 @@
 // unchanged. A file that a command creates under a protected name is renamed, so that no other program
 // runs or obeys it.
 import { randomUUID } from 'node:crypto';
+import { lstatSync } from 'node:fs';
 import { lstat, rename } from 'node:fs/promises';
 import { basename, dirname, join, relative, sep } from 'node:path';
 import { isMissing } from '../../../../kernel/file-errors.ts';
@@ -178,7 +179,7 @@ function withRepository(
 function boundPaths(
   root: string,
   paths: { hidden: readonly string[]; readOnly: readonly string[] },
-): { hidden: string[]; readOnly: string[]; coveredFolders: CoveredFolders } {
+): { hidden: string[]; readOnly: string[]; unmovable: string[]; coveredFolders: CoveredFolders } {
   const cover = (label: string, paths: readonly string[], max: number) => {
     const coverage = coverPaths(paths, { root, max });
     if (coverage !== undefined) return coverage;
@@ -190,11 +191,18 @@ function boundPaths(
   const hidden = cover('secrets', paths.hidden, maxHidden);
   const readOnly = cover('protected files', paths.readOnly, maxReadOnly);
   const names = (folders: readonly string[]) => folders.map((path) => relative(root, path));
+  // git writes to its folder. A folder that covers protected files stays read-only as a whole.
+  const isUnmovable = (path: string) => !readOnly.folders.includes(path) && isRepositoryFolder(path);
   return {
     hidden: hidden.paths,
-    readOnly: readOnly.paths,
+    readOnly: readOnly.paths.filter((path) => !isUnmovable(path)),
+    unmovable: readOnly.paths.filter(isUnmovable),
     coveredFolders: { hidden: names(hidden.folders), readOnly: names(readOnly.folders) },
   };
+}
+
+function isRepositoryFolder(path: string): boolean {
+  return basename(path) === '.git' && lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 // A mount over a link would cover its target.
