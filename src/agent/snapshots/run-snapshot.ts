@@ -77,6 +77,8 @@ export function createRunSnapshot(options: RunSnapshotOptions): RunSnapshot {
       try {
         return treeBefore === undefined ? { files: [], notice: null } : await endWith(options, treeBefore);
       } catch (error) {
+        // The record must not stay open: later changes of others would count as changes of this run.
+        await options.store.remove(options.runId).catch(() => {});
         return { files: [], notice: describeFailure(options, error) };
       } finally {
         options.onEnd(treeBefore !== undefined);

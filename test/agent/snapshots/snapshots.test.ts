@@ -126,6 +126,20 @@ describe('a snapshot', () => {
     expect(await snapshots.changes(runOf('run2'))).toEqual({ status: 'none', files: [] });
   });
 
+  test('that fails at the end leaves no changes for later', async () => {
+    await put('a.txt', 'one');
+    const snapshots = await open({ limits: { maxFiles: 1 } });
+    const run = snapshots.begin(runOf('run'));
+    await run.beforeChange(signal);
+    await put('b.txt', 'one');
+    expect((await run.end()).notice).toContain('more than 1 files');
+    await rm(join(folder, 'workspace', 'b.txt'));
+    // Only a person has changed this file, after the run.
+    await put('a.txt', 'two');
+    const laterSnapshots = await open({ limits: { maxFiles: 1 } });
+    expect(await laterSnapshots.changes(runOf('run'))).toEqual({ status: 'none', files: [] });
+  });
+
   test('is not taken when the limit of files is 0', async () => {
     const snapshots = await open({ limits: { maxFiles: 0 } });
     const run = snapshots.begin(runOf('run'));
