@@ -1,5 +1,5 @@
 // Restores files to an earlier state, unless they have changed since.
-import { isMissing } from '../../kernel/file-errors.ts';
+import { errorCode, isMissing } from '../../kernel/file-errors.ts';
 import { Problem } from '../../kernel/problem.ts';
 import type { Workspace } from '../plugins/index.ts';
 import { hashOf, type ContentStore } from './content-store.ts';
@@ -12,7 +12,10 @@ export interface Restoration {
   to: FileState | null;
 }
 
-/** `occupied` for anything but a plain file that tools may read and that is not too large. */
+/**
+ * Null where there is no file, but possibly a folder; `occupied` for a file that is too large or that tools
+ * may not read, and for anything else.
+ */
 type CurrentState = FileState | null | 'occupied';
 
 /**
@@ -89,7 +92,9 @@ async function put(
   contentOf: ContentOf,
 ): Promise<void> {
   if (state === null) {
-    await workspace.remove(path, { withFolders: true }).catch(ignoreAbsent);
+    await workspace.remove(path, { withFolders: true }).catch(async (error: unknown) => {
+      if (!(await isFree(workspace, path, error))) throw error;
+    });
     return;
   }
   const content = await contentOf(state.hash);
@@ -115,10 +120,20 @@ async function readCurrentState(
     });
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
-    return isMissing(error.cause) ? null : 'occupied';
+    return (await isFree(workspace, path, error)) ? null : 'occupied';
   }
 }
 
-function ignoreAbsent(error: unknown): void {
-  if (!(error instanceof Problem) || !isMissing(error.cause)) throw error;
+/**
+ * Whether the error means that there is no file at the path. There may be a folder, or a file in the place of
+ * a folder above it: where the two have replaced each other, removals make the place free, and otherwise the
+ * writes fail.
+ */
+async function isFree(workspace: Workspace, path: string, error: unknown): Promise<boolean> {
+  if (!(error instanceof Problem)) return false;
+  if (isMissing(error.cause) || errorCode(error.cause) === 'ENOTDIR') return true;
+  return workspace.folder(path).then(
+    () => true,
+    () => false,
+  );
 }

@@ -264,7 +264,8 @@ async function restore<T>(
     // After a lost connection the new status may be committed, so the files stay: a repeated call finds them
     // restored.
     const isInDoubt = error instanceof Problem && error.kind === 'unavailable';
-    if (isRestored && !isInDoubt) await restoreFiles(workspace, restorations.map(reverse), { contentOf });
+    if (isRestored && !isInDoubt)
+      await restoreFiles(workspace, restorations.toReversed().map(reverse), { contentOf });
     // A restoration that has exceeded its deadline still rolls back; later work on files has to wait for
     // that.
     await settlesWithin(lastWork, { ms: restoreMs, clock });

@@ -207,6 +207,60 @@ describe('an undo', () => {
     expect(await readFile(join(folder, 'workspace', 'a.txt'), 'utf8')).toBe('one');
   });
 
+  describe('of a file that has replaced a folder', () => {
+    let snapshots: Snapshots;
+    beforeEach(async () => {
+      await mkdir(join(folder, 'workspace', 'a'));
+      await put('a/b.txt', 'one');
+      snapshots = await open();
+      const run = snapshots.begin(runOf('run'));
+      await run.beforeChange(signal);
+      await rm(join(folder, 'workspace', 'a'), { recursive: true });
+      await put('a', 'two');
+      await run.end();
+    });
+    const restore = (direction: 'undo' | 'redo') =>
+      snapshots.restore(runOf('run'), direction, (apply) => apply(agent.sql));
+    const read = (path: string) => readFile(join(folder, 'workspace', path), 'utf8');
+
+    test('restores the folder, and a redo the file', async () => {
+      expect(await restore('undo')).toBeNull();
+      expect(await read('a/b.txt')).toBe('one');
+      expect(await restore('redo')).toBeNull();
+      expect(await read('a')).toBe('two');
+    });
+
+    test('can be repeated after a lost transaction', async () => {
+      const setStatus = (status: string) =>
+        agent.sql`update agent.snapshots_runs set status = ${status} where run_id = ${runOf('run').runId}`;
+      expect(await restore('undo')).toBeNull();
+      await setStatus('applied');
+      expect(await restore('undo')).toBeNull();
+      expect(await restore('redo')).toBeNull();
+      await setStatus('undone');
+      expect(await restore('redo')).toBeNull();
+      expect(await read('a')).toBe('two');
+    });
+
+    test('keeps a folder with other files', async () => {
+      expect(await restore('undo')).toBeNull();
+      await put('a/c.txt', 'three');
+      expect(await restore('redo')).toMatchObject({ code: 'files_changed' });
+      expect(await Promise.all(['a/b.txt', 'a/c.txt'].map(read))).toEqual(['one', 'three']);
+    });
+
+    test('puts the file back if the transaction fails', async () => {
+      const restoration = snapshots.restore(runOf('run'), 'undo', (apply) =>
+        agent.database.tx(async (tx) => {
+          expect(await apply(tx)).toBeNull();
+          throw new Error('The transaction failed.');
+        }),
+      );
+      await expect(restoration).rejects.toThrow('The transaction failed.');
+      expect(await read('a')).toBe('two');
+    });
+  });
+
   test('restores the files before one that fails for an unknown reason', async () => {
     await put('a.txt', 'after');
     const [before, after] = ['before', 'after'].map((hash) => ({ hash, mode: 0o644 }));
