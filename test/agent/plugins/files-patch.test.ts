@@ -216,6 +216,14 @@ describe('files.patch with a diff', () => {
     expect(await plugin.text('.husky/pre-commit')).toBe('check\n');
   });
 
+  test('deletes no file through a link of the same name in another letter case', async () => {
+    await plugin.put({ 'notes.md': 'check\n' });
+    await symlink('notes.md', join(plugin.folder, 'Notes.md'));
+    const diff = '--- a/Notes.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-check\n';
+    expect(await refusalOf({ diff })).toContain('leads through a link');
+    expect(await plugin.text('notes.md')).toBe('check\n');
+  });
+
   test('restores the first files when a later one cannot be written', async () => {
     await plugin.put({ 'a.txt': 'one\n' });
     // The second file would be in a folder `a.txt`, which is a file.

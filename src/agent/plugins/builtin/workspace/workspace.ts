@@ -144,10 +144,12 @@ export async function openWorkspace({
     write: (path, content, mode) => writeFile(path, content, { root, guard, mode }),
     async remove(path, { withFolders } = { withFolders: false }) {
       const realPath = await guard.locate(path);
-      // A permission for the path must not remove a file at another path.
-      if (foldCase(realPath) !== foldCase(join(root, ...pathSegments(path)))) throw linkRefusal(path);
-      await removePlainFile(path, realPath, root);
-      if (withFolders) await removeEmptyFolders(root, dirname(realPath));
+      const place = join(root, ...pathSegments(path));
+      // A permission for the path must not remove a file at another path. The names may differ in letter case
+      // on some file systems; on others, `place` may still be a link, which `removePlainFile` refuses.
+      if (foldCase(realPath) !== foldCase(place)) throw linkRefusal(path);
+      await removePlainFile(path, place, root);
+      if (withFolders) await removeEmptyFolders(root, dirname(place));
     },
   };
 }
@@ -190,13 +192,15 @@ function createProtection(
   };
 }
 
-async function removePlainFile(path: string, realPath: string, root: string): Promise<void> {
-  if (realPath === root) throw pathRefusal(path, 'is the workspace itself');
-  requireNoEnvironmentFile(path, realPath);
-  const folder = await openAt(path, root, dirname(realPath));
+async function removePlainFile(path: string, place: string, root: string): Promise<void> {
+  if (place === root) throw pathRefusal(path, 'is the workspace itself');
+  requireNoEnvironmentFile(path, place);
+  const folder = await openAt(path, root, dirname(place));
   try {
-    const entry = folder.entry(basename(realPath));
-    if (!(await lstat(entry)).isFile()) throw pathRefusal(path, 'is not a plain file');
+    const entry = folder.entry(basename(place));
+    const stats = await lstat(entry);
+    if (stats.isSymbolicLink()) throw linkRefusal(path);
+    if (!stats.isFile()) throw pathRefusal(path, 'is not a plain file');
     await unlink(entry);
   } catch (cause) {
     throw cause instanceof Problem ? cause : fileSystemRefusal(path, cause);
