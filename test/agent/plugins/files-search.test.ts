@@ -2,6 +2,8 @@
 import type { FileHandle } from 'node:fs/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readLines } from '../../../src/agent/plugins/builtin/files/read-lines.ts';
+import { findPaths } from '../../../src/agent/plugins/builtin/files/search.ts';
+import { openWorkspace } from '../../../src/agent/plugins/index.ts';
 import { openFilesPlugin, type FilesPlugin } from '../../support/files-plugin.ts';
 
 let plugin: FilesPlugin;
@@ -112,6 +114,23 @@ describe('files.glob', () => {
       { right: 'list', path: '.', includesBelow: true },
     ]);
   });
+});
+
+test('findPaths leaves the event loop free for an abort', async () => {
+  const workspace = await openWorkspace({ folder: plugin.folder, hidden: [] });
+  const entries = Array.from({ length: 2_000 }, (_, index) => ({
+    name: `${'a'.repeat(250)}${index}`,
+    type: 'file' as const,
+  }));
+  // 64 alternatives, each of which tries every place of each name: about ten milliseconds for a name.
+  const pattern = `*${'{a,b}'.repeat(6)}*${'a'.repeat(100)}b`;
+  const abort = new AbortController();
+  setTimeout(() => abort.abort(new Error('The run has ended.')), 50);
+  const search = findPaths(
+    { ...workspace, list: async () => ({ entries, truncated: false }) },
+    { pattern, folder: '.', signal: abort.signal },
+  );
+  await expect(search).rejects.toThrow('The run has ended.');
 });
 
 describe('files.search with a pattern', () => {

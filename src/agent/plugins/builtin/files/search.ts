@@ -1,6 +1,7 @@
 // Searches the files of the workspace for a text or a regular expression, and their paths for a glob. Limits
 // on matches, files and bytes bound every search; it follows no links, so folders cannot form a loop.
 import { isUtf8 } from 'node:buffer';
+import { nextTurn } from '../../../../kernel/async.ts';
 import { compileGlob, matchesGlob } from '../../../../kernel/glob.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { searchText } from '../../../../kernel/text-search.ts';
@@ -48,6 +49,8 @@ const maxFileBytes = 1024 * 1024;
 const maxLineLength = 300;
 const maxPaths = 1_000;
 const maxVisited = 100_000;
+// A model's glob takes up to ten milliseconds for a long name.
+const maxTurnMs = 20;
 // Generated folders. A model that needs one can name it as the folder of the search.
 const skippedFolders: ReadonlySet<string> = new Set(['node_modules', '.git', '.hg', '.svn']);
 
@@ -148,6 +151,7 @@ interface Visitor {
 async function visitFiles(workspace: Workspace, start: string, visitor: Visitor): Promise<boolean> {
   let isTruncated = false;
   let visitedCount = 0;
+  let turnStartedMs = performance.now();
   const isFull = (): boolean => {
     if (!visitor.isFull() && visitedCount < maxVisited) return false;
     isTruncated = true;
@@ -158,6 +162,10 @@ async function visitFiles(workspace: Workspace, start: string, visitor: Visitor)
     const { entries, truncated } = await workspace.list(folder, maxEntries);
     if (truncated) isTruncated = true;
     for (const { name, type } of entries) {
+      if (performance.now() - turnStartedMs > maxTurnMs) {
+        await nextTurn();
+        turnStartedMs = performance.now();
+      }
       visitor.signal.throwIfAborted();
       if (isFull()) return;
       visitedCount += 1;
