@@ -12,6 +12,7 @@ import {
   type ActionOutcome,
   type PluginRegistry,
 } from '../../../src/agent/plugins/index.ts';
+import { collectActions } from '../../../src/agent/plugins/builtin/mcp/tools.ts';
 import { openSandbox } from '../../../src/agent/processes/index.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createLog } from '../../../src/kernel/log.ts';
@@ -203,6 +204,23 @@ describe('the schemas of an MCP server', () => {
     expect((await registry.plugin('mcp')?.availability())?.reasons).toEqual([
       expect.stringMatching(/"large" of the server "far" is left out: .*KiB/),
     ]);
+  });
+
+  test('leave out only the tool whose schema is nested too deeply', () => {
+    let deepSchema: object = {};
+    for (let depth = 0; depth < 200_000; depth += 1) deepSchema = { items: deepSchema };
+    const tool = { name: 'plain', inputSchema: { type: 'object' }, readOnly: true };
+    const server = {
+      name: 'far',
+      tools: () => [{ ...tool, name: 'deep', inputSchema: { type: 'object', items: deepSchema } }, tool],
+      connection: () => null,
+      reason: () => null,
+      run: async () => {},
+      close: async () => {},
+    };
+    const { actions, dropped } = collectActions([server], new Map([['far', { url: 'http://far/' }]]));
+    expect(Object.keys(actions)).toEqual(['far-plain']);
+    expect(dropped).toMatchObject([{ tool: 'deep', reason: expect.stringContaining('too deeply') }]);
   });
 
   test('check thousands of members without compilation', async () => {

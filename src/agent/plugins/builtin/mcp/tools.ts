@@ -45,7 +45,11 @@ export function collectActions(
           reason: `${label} is left out: ${reason}`,
         });
       };
-      const bytes = Buffer.byteLength(JSON.stringify(tool.inputSchema));
+      const bytes = schemaBytesOf(tool);
+      if (bytes === undefined) {
+        drop('its input schema is nested too deeply.');
+        continue;
+      }
       if (bytes > maxSchemaBytes || schemaBytes + bytes > maxSchemaBytesOfServer) {
         drop(
           `its input schema has more than ${maxSchemaBytes / 1024} KiB, or those of the server ` +
@@ -65,6 +69,15 @@ export function collectActions(
     }
   }
   return { actions, dropped: droppedTools };
+}
+
+/** Undefined for a schema so deep that writing it as JSON overflows the stack. */
+function schemaBytesOf({ inputSchema: schema }: McpTool): number | undefined {
+  try {
+    return Buffer.byteLength(JSON.stringify(schema));
+  } catch {
+    return undefined;
+  }
 }
 
 function toAction(
