@@ -31,6 +31,8 @@ interface HostileServer {
 
 interface Behaviour {
   tools: object[];
+  /** Writes the answer to a listing of the tools. */
+  list?(message: Message, response: ServerResponse): void;
   /** Writes the answer of a tool call. */
   call?(message: Message, response: ServerResponse): void;
   /** Writes into the notification stream. */
@@ -67,6 +69,8 @@ async function startHostileServer(behaviour: Behaviour): Promise<HostileServer> 
         capabilities: { tools: { listChanged: true } },
         serverInfo: { name: 'hostile', version: '1' },
       });
+    else if (message.method === 'tools/list' && behaviour.list !== undefined)
+      behaviour.list(message, response);
     else if (message.method === 'tools/list') reply({ tools: behaviour.tools });
     else if (behaviour.call !== undefined) behaviour.call(message, response);
     else
@@ -142,6 +146,23 @@ async function call(registry: PluginRegistry, action: string, input: unknown): P
     log: silentLog,
   });
 }
+
+test('the tools of an MCP server that change during their first listing are listed again', async () => {
+  let count = 0;
+  const { registry } = await open({
+    tools: [],
+    list({ id }, response) {
+      count += 1;
+      const change = { jsonrpc: '2.0', method: 'notifications/tools/list_changed' };
+      const answer = { jsonrpc: '2.0', id, result: { tools: count === 1 ? [] : [plainTool] } };
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      for (const message of count === 1 ? [change, answer] : [answer])
+        response.write(`data: ${JSON.stringify(message)}\n\n`);
+      response.end();
+    },
+  });
+  await expect.poll(() => actionsOf(registry)).toEqual(['far-plain']);
+});
 
 describe('the schemas of an MCP server', () => {
   test('never run a pattern for an input', async () => {

@@ -1,5 +1,5 @@
 // Keeps one MCP server connected: connects, lists its tools, and reconnects with exponential back-off.
-import { pause } from '../../../../kernel/async.ts';
+import { createSerializer, pause } from '../../../../kernel/async.ts';
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { Log } from '../../../../kernel/log.ts';
 import type { McpServer } from '../../definition/mcp-server.ts';
@@ -89,14 +89,17 @@ async function keepConnected(server: Server, onTools: () => void): Promise<void>
 async function runConnection(server: Server, onTools: () => void): Promise<void> {
   const connection = await connect(server);
   try {
-    const listTools = async (): Promise<void> => {
-      server.tools = await connection.tools();
-      server.state = { phase: 'connected', connection };
-      onTools();
-    };
+    const serialize = createSerializer();
+    const listTools = () =>
+      serialize(async () => {
+        server.tools = await connection.tools();
+        server.state = { phase: 'connected', connection };
+        onTools();
+      });
+    // Listen first: the tools may change while they are listed.
+    connection.onToolsChanged(listTools);
     await listTools();
     server.backOffMs = firstBackOffMs;
-    connection.onToolsChanged(listTools);
     await connection.closed;
   } finally {
     const reason = `The connection to the server "${server.name}" has ended; reconnecting.`;
