@@ -250,6 +250,19 @@ describe.skipIf(!hasBubblewrap)('a new file with a protected name', () => {
     expect(notice).not.toContain('justfile');
   });
 
+  test('gets another name beside a folder whose path is too long', async () => {
+    const agent = await world.start();
+    const name = 'd'.repeat(250);
+    const makeFolders = `import os; [(os.mkdir("${name}"), os.chdir("${name}")) for _ in range(20)]`;
+    const call = run(agent, `echo evil > Makefile; python3 -c '${makeFolders}'`);
+    await expect(call).rejects.toMatchObject({
+      message: expect.stringContaining('paths are too long') as string,
+    });
+    expect(await readdir(agent.workspace)).toContain('Makefile.needs-approval');
+    // Node's `rm` fails at paths of this length.
+    await promisify(execFile)('rm', ['-rf', join(agent.workspace, name)]);
+  });
+
   test('gets a random name if the name with the suffix is too long', async () => {
     const agent = await world.start();
     // 255 bytes, the longest name of a file.

@@ -8,6 +8,7 @@ import { basename, dirname, join, relative, sep } from 'node:path';
 import { isMissing } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import type { Log } from '../../../../kernel/log.ts';
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 import type { Sandbox, SandboxedProgram, SandboxSettings } from '../../../processes/index.ts';
 import { refusal } from '../../../refusal.ts';
 import { withFolder, type FolderHandle } from './folder-handle.ts';
@@ -234,8 +235,8 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
   );
   if (unreadableFolders.length > 0)
     throw refusal(
-      'The command created folders whose names are not UTF-8, so that nothing in them can be ' +
-        `checked: ${unreadableFolders.slice(0, 20).join(', ')}. Remove them.`,
+      'The command created folders whose names are not UTF-8 or whose paths are too long, so that nothing in ' +
+        `them can be checked: ${listFolders(unreadableFolders)}. Remove them.`,
     );
   if (failures.length > 0)
     throw refusal(
@@ -243,6 +244,13 @@ async function renameNew(workspace: Workspace, scanBefore: WorkspaceScan): Promi
         `and they cannot be renamed: ${failures.slice(0, 20).join(', ')}. Remove them.`,
     );
   return renamedFiles;
+}
+
+function listFolders(paths: readonly string[]): string {
+  return paths
+    .slice(0, 20)
+    .map((path) => startOfText(path, 200))
+    .join(', ');
 }
 
 /** Returns the new name. */

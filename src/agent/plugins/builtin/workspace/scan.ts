@@ -20,7 +20,7 @@ export interface WorkspaceScan {
   protected: readonly ProtectedEntry[];
   /** Paths that the configuration of repositories names; they need not exist. */
   configPaths: readonly string[];
-  /** Folders whose names are not UTF-8, so that no path can address their content. */
+  /** Folders that no path can address: their names are not UTF-8, or their paths are too long. */
   unreadableNames: readonly string[];
 }
 
@@ -42,7 +42,11 @@ export interface ScanOptions {
   secrets: SecretPlaces;
   /** Absolute paths of files that count as protected under any name. */
   programs: ReadonlySet<string>;
-  /** Whether to make a folder readable whose mode prevents reading it; otherwise the scan hides it. */
+  /**
+   * Whether to make a folder readable whose mode prevents reading it; otherwise the scan hides it. Set for the
+   * scan after a command, which must find the protected files whatever else the command created: it goes on
+   * beyond `maxEntries` and past folders whose paths are too long.
+   */
   makesUsable?: ((folder: string) => boolean) | undefined;
 }
 
@@ -78,7 +82,7 @@ async function walk(scan: Scan, folder: string, { isProtected }: { isProtected: 
     return;
   }
   scan.count += dirents.length;
-  if (scan.count > maxEntries)
+  if (scan.count > maxEntries && scan.makesUsable === undefined)
     throw refusal(
       `The workspace holds more than ${maxEntries} files outside of node_modules, too many to ` +
         'find its secrets; choose a smaller folder.',
@@ -148,11 +152,23 @@ async function readStats(path: string): Promise<Stats | undefined> {
   return lstat(path).catch(() => undefined);
 }
 
-async function readUsableFolder({ root, makesUsable }: Scan, folder: string): Promise<Dirent[] | null> {
+async function readUsableFolder(scan: Scan, folder: string): Promise<Dirent[] | null> {
+  const { root, makesUsable } = scan;
+  if (makesUsable !== undefined && (await isTooLong(folder))) {
+    scan.unreadableNames.push(folder);
+    return [];
+  }
   const dirents = await readFolder(root, folder);
   if (dirents !== null || makesUsable?.(folder) !== true) return dirents;
   await makeUsable(folder);
   return readFolder(root, folder);
+}
+
+async function isTooLong(folder: string): Promise<boolean> {
+  return lstat(folder).then(
+    () => false,
+    (error: unknown) => errorCode(error) === 'ENAMETOOLONG',
+  );
 }
 
 /**
