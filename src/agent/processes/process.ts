@@ -217,4 +217,6 @@ function startProblem(cause: unknown): Problem {
 const startErrorReasons: ReadonlyMap<string, string> = new Map([
   ['ENOENT', 'it does not exist'],
   ['EACCES', 'it is not executable'],
+  // Linux accepts 128 KiB. A command of 64 Ki characters may have more bytes.
+  ['E2BIG', 'its command is too long; write a part of it to a file or to its standard input'],
 ]);

@@ -213,6 +213,12 @@ describe('runProcess', () => {
     });
   });
 
+  test.runIf(process.platform === 'linux')('reports an argument that is too long', async () => {
+    await expect(run('printf', '界'.repeat(50_000))).rejects.toMatchObject({
+      message: expect.stringContaining('its command is too long') as string,
+    });
+  });
+
   test('passes arguments without a shell', async () => {
     expect(await run('printf', '%s', '-x "a b"')).toMatchObject({ exitCode: 0, output: '-x "a b"' });
   });
