@@ -255,7 +255,7 @@ async function cancelJob(context: JobsContext, address: JobAddress): Promise<Job
   const canceled = await context.store.cancel(address);
   if (canceled !== null) {
     cancelUpstreamJob(context, canceled);
-    await endPayment(context, canceled.jobId, () => payForCanceled(context, canceled));
+    await endPayment(context, canceled.jobId, paymentForCanceled(context, canceled));
   }
   const job = await findJob(context, address);
   // A run in another process detects the cancellation at its next heartbeat.
@@ -279,19 +279,26 @@ async function endPayment(context: JobsContext, jobId: string, work: () => Promi
   }
 }
 
-/** Charges a canceled job if it has an upstream job: providers charge for every job that they accept. */
-async function payForCanceled(
+/**
+ * Returns the work that charges a canceled job if it has an upstream job: providers charge for every job that
+ * they accept. The work can be repeated after a failure.
+ */
+function paymentForCanceled(
   { generator, payments, store, log }: JobsContext,
   job: CanceledJob,
-): Promise<void> {
-  const charge = job.upstreamJob && generator().chargeForUpstreamJob?.(job, job.upstreamJob);
-  if (!charge) return payments.release(job, 'client_closed');
-  const credits = await payments.chargeCanceled(job, charge);
-  if (credits > 0n) await store.saveCredits(job.jobId, credits);
-  log.info(
-    { jobId: job.jobId, credits: String(credits) },
-    'a job was canceled after its upstream job was accepted',
-  );
+): () => Promise<void> {
+  // A repetition finds the hold settled, so it saves the credits that the first charge has returned.
+  let credits: bigint | undefined;
+  return async () => {
+    const charge = job.upstreamJob && generator().chargeForUpstreamJob?.(job, job.upstreamJob);
+    if (!charge) return payments.release(job, 'client_closed');
+    credits ??= await payments.chargeCanceled(job, charge);
+    if (credits > 0n) await store.saveCredits(job.jobId, credits);
+    log.info(
+      { jobId: job.jobId, credits: String(credits) },
+      'a job was canceled after its upstream job was accepted',
+    );
+  };
 }
 
 const abandonedError: JobError = {

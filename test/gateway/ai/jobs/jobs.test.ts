@@ -50,13 +50,18 @@ function start(
   settings: Partial<MediaJobsSettings> = {},
   {
     database = world.database,
+    store = jobsStore(database),
     payments,
     ...members
-  }: Omit<Partial<MediaGenerator>, 'generate'> & { database?: Database; payments?: JobPayments } = {},
+  }: Omit<Partial<MediaGenerator>, 'generate'> & {
+    database?: Database;
+    store?: JobsStore;
+    payments?: JobPayments;
+  } = {},
 ): Replica {
   const queue = createJobs(database, { schema: 'pgboss', log: silentLog, pollSeconds: 0.5 });
   const jobs = mediaJobs({
-    store: jobsStore(database),
+    store,
     queue,
     storage: directoryStorage(folder),
     isAlone: false,
@@ -427,6 +432,38 @@ describe('a paid media job', { timeout: 180_000 }, () => {
     });
     expect([ledger.balance, ledger.held()]).toEqual([940n, 0n]);
     expect(ledger.last().facts).toEqual(upstreamFacts);
+  });
+
+  it('shows its charge although the credits could not be saved at first', async () => {
+    const ledger = memoryLedger(1_000n);
+    const store = jobsStore(world.database);
+    let failures = 0;
+    const saveCredits: JobsStore['saveCredits'] = async (jobId, credits) => {
+      failures += 1;
+      if (failures === 1) throw new Problem('unavailable', 'database_unavailable', 'The database is away.');
+      await store.saveCredits(jobId, credits);
+    };
+    const { jobs } = start(
+      async (_job, run) => {
+        await run.saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
+        run.reportProgress(0.5);
+        return untilAborted(run.signal);
+      },
+      {},
+      {
+        store: { ...store, saveCredits },
+        payments: jobPayments({ ledger }),
+        estimate: () => 100n,
+        chargeForUpstreamJob: () => ({ credits: 60n, facts: upstreamFacts }),
+      },
+    );
+    const jobId = await create(jobs, { call });
+    await expect.poll(async () => (await find(jobs, jobId)).progress, pollOptions).toBe(0.5);
+    const cancel = () => jobs.cancel({ jobId, kind: 'image', owner });
+    await expect(cancel()).rejects.toMatchObject({ code: 'database_unavailable' });
+    await expect.poll(() => failures, pollOptions).toBe(2);
+    await expect.poll(async () => (await find(jobs, jobId)).credits, pollOptions).toBe(60);
+    expect(ledger.balance).toBe(940n);
   });
 
   it('is released later when its cancellation could not release its hold', async () => {
