@@ -6,7 +6,7 @@ import { insufficientCredits, isDatabaseUnavailable } from './allotments/problem
 import { unusedFacts } from './allotments/reservation.ts';
 import { checkpointTokens, clampCredits, maximumCredits } from './allotments/times.ts';
 import type { Settlement } from './journal/settlements.ts';
-import type { Alongside, Hold } from './core/ports.ts';
+import type { Alongside, Hold, SentAttempt } from './core/ports.ts';
 import type { Verdict } from './core/store.ts';
 import type { WriteBatcher } from './write-batcher.ts';
 
@@ -77,18 +77,19 @@ export class OpenHold implements Hold {
   }
 
   checkpoint(credits: bigint, facts: Partial<UsageFacts>, outputTokens: number): void {
-    if (!this.#context.isTracked(this.holdId) || this.#settling !== undefined) return;
-    this.newCheckpoint = {
-      credits: this.#clampPrice(credits),
-      facts: { ...this.newCheckpoint?.facts, ...facts },
-    };
+    if (!this.#addCheckpoint(credits, facts)) return;
     if (outputTokens - this.#checkpointedTokens < checkpointTokens) return;
     this.#checkpointedTokens = outputTokens;
     this.#context.renewSoon();
   }
 
-  /** No effect: `hold` or `resume` has already marked the row as sent in the database. */
-  markSent(): void {}
+  /**
+   * The row is marked as sent already, by `hold` or `resume`. The next renewal of leases writes the price of the
+   * input as a checkpoint.
+   */
+  markSent({ inputCredits, facts }: SentAttempt): void {
+    if (inputCredits > 0n) this.#addCheckpoint(inputCredits, facts);
+  }
 
   settle(credits: bigint, facts: UsageFacts, alongside?: Alongside): Promise<{ charged: bigint }> {
     this.#settling ??= this.#settle(credits, facts, alongside).catch((error: unknown) => {
@@ -135,6 +136,16 @@ export class OpenHold implements Hold {
       await writeToJournal({ ...settlement, isHeldOnly: work !== undefined });
       return { charged: credits < this.#amount ? credits : this.#amount };
     }
+  }
+
+  /** False, without effect, for a hold that is settled. */
+  #addCheckpoint(credits: bigint, facts: Partial<UsageFacts>): boolean {
+    if (!this.#context.isTracked(this.holdId) || this.#settling !== undefined) return false;
+    this.newCheckpoint = {
+      credits: this.#clampPrice(credits),
+      facts: { ...this.newCheckpoint?.facts, ...facts },
+    };
+    return true;
   }
 
   #clampPrice(credits: bigint): bigint {

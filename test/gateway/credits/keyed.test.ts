@@ -165,3 +165,18 @@ test('a key stays in use when its settlement could not be written', async () => 
   expect(await payKeyed(keyedCall())).toEqual(replayedReply);
   expect(await posted()).toBe(970n);
 });
+
+test('a keyed call whose gateway is killed before the first text costs its input', async () => {
+  const replica = world.replica({ times: { ...stillTimes, checkpointEveryMs: 200 } });
+  await replica.start();
+  const hold = await replica.ledger.hold(callOf(userId), 100n);
+  hold.markSent({ model: 'acme/fast', provider: 'acme', inputCredits: 7n, facts: { model: 'acme/fast' } });
+  await expect
+    .poll(() => world.sql`select checkpoint from gateway.credits_holds`)
+    .toEqual([{ checkpoint: 7n }]);
+  await creditsStore(world.place.database).recover({ isForced: true, limit: 10 });
+  expect(await posted()).toBe(993n);
+  expect(await world.sql`select credits, outcome, estimated from gateway.usage_records`).toEqual([
+    { credits: 7n, outcome: 'upstream_failed', estimated: true },
+  ]);
+});
