@@ -135,10 +135,17 @@ function deliveryQueries(
   'findUserId' | 'lockReference' | 'insertEvent' | 'lockOrder' | 'setEventOutcome' | 'listParked'
 > {
   return {
-    async findUserId({ provider, checkoutId, reference }) {
+    async findUserId({ provider, checkoutId, reference, echoes }) {
+      // The same order as `lockOrder` finds.
+      const [paymentId = null] = echoes;
+      const condition =
+        checkoutId === null
+          ? sql`reference = ${reference}`
+          : sql`(checkout_id = ${checkoutId} or (checkout_id is null and payment_id = ${paymentId}))`;
       const [row] = await sql<{ userId: string }[]>`
         select user_id as "userId" from gateway.payments_orders
-        where provider = ${provider} and (checkout_id = ${checkoutId} or reference = ${reference}) limit 1`;
+        where provider = ${provider} and ${condition}
+        order by checkout_id nulls last limit 1`;
       return row?.userId ?? null;
     },
     async lockReference(tx, { provider, reference }) {

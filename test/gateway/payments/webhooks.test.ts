@@ -391,6 +391,17 @@ describe('an event that contradicts its payment', () => {
     expect((await world.quarantined()).at(-1)).toEqual({ event: event.id, reason: 'unknown_user' });
     expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
   });
+
+  test('for a removed user is quarantined although its checkout was not saved', async () => {
+    const { userId, page } = await openOrder('stripe');
+    await world.admin.accounts.removeUser({ user_id: userId });
+    const event = world.stripe.pay(page);
+    // The process died before it saved the checkout.
+    await world.sql`update gateway.payments_orders set checkout_id = null where user_id = ${userId}`;
+    expect(await world.deliver('stripe', event)).toMatchObject({ status: 200, outcome: 'quarantined' });
+    expect((await world.quarantined()).at(-1)).toEqual({ event: event.id, reason: 'unknown_user' });
+    expect(await world.balance(userId)).toEqual({ posted: 0n, owed: 0n });
+  });
 });
 
 describe('an event with a conflicting reference', () => {
