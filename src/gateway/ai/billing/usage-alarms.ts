@@ -18,7 +18,7 @@ export interface UsageAlarms {
    * stay in force.
    */
   refresh(): Promise<void>;
-  /** Resolves when every reported alarm is stored. */
+  /** Resolves when every reported alarm is stored, or could not be stored. */
   untilSettled(): Promise<void>;
 }
 
@@ -50,24 +50,16 @@ export function createUsageAlarms({
   log,
 }: UsageAlarmsOptions): UsageAlarms {
   let recent = createRecentAlarms(clock, alarmsToStop);
-  const writes = new Set<Promise<void>>();
+  const writes = createAlarmWrites({ clock, store, log });
   let alarms = 0;
 
-  function save(userId: string): void {
-    if (store === undefined) return;
-    const write = store.add(userId).catch((error: unknown) => {
-      log?.warn({ err: error, userId }, 'a usage alarm could not be stored; it counts in this process only');
-    });
-    writes.add(write);
-    void write.then(() => writes.delete(write));
-  }
-
   async function readStored(alarmStore: AlarmStore): Promise<void> {
+    writes.repeatFailed();
     try {
       const storedAlarms = await alarmStore.list(alarmWindowMs);
-      // The list may lack an alarm that is being written, so keep the present alarms. The write notifies
+      // The list may lack an alarm that is not stored yet, so keep the present alarms. The write notifies
       // all replicas, and this one refreshes again then.
-      if (writes.size > 0) return;
+      if (writes.hasUnstored()) return;
       const nowMs = clock.monotonicMs();
       recent = createRecentAlarms(clock, alarmsToStop);
       for (const { userId, ageMs } of storedAlarms) recent.add(userId, nowMs - ageMs);
@@ -82,8 +74,9 @@ export function createUsageAlarms({
   return {
     report(userId) {
       alarms += 1;
-      recent.add(userId, clock.monotonicMs());
-      save(userId);
+      const nowMs = clock.monotonicMs();
+      recent.add(userId, nowMs);
+      writes.add(userId, nowMs);
     },
     requireFew(userId) {
       const waitMs = recent.stoppedMs(userId);
@@ -93,7 +86,38 @@ export function createUsageAlarms({
     async refresh() {
       if (store !== undefined) await sharedReads('alarms', () => readStored(store));
     },
-    async untilSettled() {
+    untilSettled: writes.untilSettled,
+  };
+}
+
+/** Stores alarms in the background. An alarm that cannot be stored is kept for `repeatFailed`. */
+function createAlarmWrites({ clock, store, log }: Pick<UsageAlarmsOptions, 'clock' | 'store' | 'log'>) {
+  const writes = new Set<Promise<void>>();
+  let failed: { userId: string; timeMs: number }[] = [];
+
+  function add(userId: string, timeMs: number): void {
+    if (store === undefined) return;
+    const write = store.add(userId).catch((error: unknown) => {
+      failed.push({ userId, timeMs });
+      log?.warn(
+        { err: error, userId },
+        'a usage alarm could not be stored yet; until then it counts in this process only',
+      );
+    });
+    writes.add(write);
+    void write.then(() => writes.delete(write));
+  }
+
+  return {
+    add,
+    repeatFailed(): void {
+      const oldestMs = clock.monotonicMs() - alarmWindowMs;
+      const alarms = failed;
+      failed = [];
+      for (const { userId, timeMs } of alarms) if (timeMs > oldestMs) add(userId, timeMs);
+    },
+    hasUnstored: (): boolean => writes.size > 0 || failed.length > 0,
+    async untilSettled(): Promise<void> {
       await Promise.all(writes);
     },
   };

@@ -115,6 +115,22 @@ describe('usage alarms with a store', () => {
     await alarms.refresh();
     expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
   });
+
+  test('are stored after an outage of the database', async () => {
+    const storedAlarms: StoredAlarm[] = [];
+    const store = storeOf(storedAlarms);
+    let isAway = true;
+    const add: AlarmStore['add'] = (userId) =>
+      isAway ? Promise.reject(new Error('unavailable')) : store.add(userId);
+    const alarms = createUsageAlarms({ clock, store: { ...store, add } });
+    for (let count = 0; count < 3; count += 1) alarms.report('usr_a');
+    await alarms.untilSettled();
+    isAway = false;
+    await alarms.refresh();
+    expect(() => alarms.requireFew('usr_a')).toThrow('stopped');
+    await alarms.untilSettled();
+    expect(storedAlarms).toHaveLength(3);
+  });
 });
 
 describe('a stopped user', () => {
