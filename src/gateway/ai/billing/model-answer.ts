@@ -56,11 +56,14 @@ export async function* followParts(
     if (!signal.aborted) await settleStream(bill, 'upstream_failed');
     throw error;
   } finally {
-    await readUsage(source, bill, streamedCallIds);
-    // The call is still unsettled if the reader stopped early, because the caller disconnected or the
-    // format ends its stream at an error part.
-    await settleStream(bill, hasFailed ? 'upstream_failed' : 'client_closed');
-    await source.return?.();
+    try {
+      await readUsage(source, bill, streamedCallIds);
+      // The call is still unsettled if the reader stopped early, because the caller disconnected or the
+      // format ends its stream at an error part.
+      await settleStream(bill, hasFailed ? 'upstream_failed' : 'client_closed');
+    } finally {
+      await source.return?.();
+    }
   }
 }
 

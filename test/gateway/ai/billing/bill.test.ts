@@ -2,7 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Bill } from '../../../../src/gateway/ai/billing/bill.ts';
 import { createBilling } from '../../../../src/gateway/ai/billing/billing.ts';
+import { followParts } from '../../../../src/gateway/ai/billing/model-answer.ts';
 import { callModel } from '../../../../src/gateway/ai/calls/call.ts';
+import type { StreamPart } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { sizeOf } from '../../../../src/gateway/ai/metering/measure.ts';
 import { noTokens, type Units } from '../../../../src/gateway/ai/metering/price.ts';
 import { createModelHealth } from '../../../../src/gateway/ai/upstream/model-health.ts';
@@ -72,6 +74,32 @@ async function chargeOf(attempts: readonly ((bill: Bill) => void)[]) {
   expect(ledger.held()).toBe(0n);
   return ledger.last();
 }
+
+describe('a stream whose charge cannot be stored', () => {
+  test('is closed when its reader stops at an error', async () => {
+    const ledger = memoryLedger();
+    const reserve: MemoryLedger['reserve'] = async (...input) => {
+      const reservation = await ledger.reserve(...input);
+      return { ...reservation, settle: () => Promise.reject(failure()) };
+    };
+    const bill = openBill({ ledger: { ...ledger, reserve } });
+    await bill.reserve(model, []);
+    bill.markSent();
+    bill.follow(attemptCount);
+    let isClosed = false;
+    async function* parts(): AsyncGenerator<StreamPart> {
+      try {
+        yield { type: 'error', error: failure() };
+      } finally {
+        isClosed = true;
+      }
+    }
+    const stream = followParts(parts(), { bill, signal: new AbortController().signal });
+    expect((await stream.next()).value).toMatchObject({ type: 'error' });
+    await expect(stream.return(undefined)).rejects.toThrow('The provider failed.');
+    expect(isClosed).toBe(true);
+  });
+});
 
 describe('a retried call', () => {
   const answers = (bill: Bill): void => bill.countText('output', 40);
