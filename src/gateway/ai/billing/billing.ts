@@ -48,7 +48,8 @@ export function createBilling({ ledger, clock, alarmsToStop, alarmStore, log }: 
     },
     alarms,
     async untilSettled() {
-      await Promise.allSettled(settlements.members());
+      // The wait for the usage of a call whose caller has left ends with a charge.
+      while (settlements.size > 0) await Promise.allSettled(settlements.members());
       await alarms.untilSettled();
     },
     close: tokenCounter.close,

@@ -8,6 +8,7 @@ import type { StreamPart } from '../../../../src/gateway/ai/hub/language-model.t
 import { sizeOf } from '../../../../src/gateway/ai/metering/measure.ts';
 import { noTokens, type Units } from '../../../../src/gateway/ai/metering/price.ts';
 import { createModelHealth } from '../../../../src/gateway/ai/upstream/model-health.ts';
+import { nextTurn } from '../../../../src/kernel/async.ts';
 import type { Remember } from '../../../../src/kernel/data/idempotency.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
@@ -287,6 +288,34 @@ describe('a bill', () => {
     expect(await bill.settle('completed')).toBe(11);
     expect(ledger.last().facts).toMatchObject({ outcome: 'client_closed', estimated: false });
     expect(bill.signal.aborted).toBe(true);
+  });
+
+  test('is settled before its service closes although the caller has left', async () => {
+    const gate = Promise.withResolvers<void>();
+    const ledger = memoryLedger();
+    const reserve: MemoryLedger['reserve'] = async (...input) => {
+      const reservation = await ledger.reserve(...input);
+      return {
+        ...reservation,
+        settle: (...charge) => gate.promise.then(() => reservation.settle(...charge)),
+      };
+    };
+    const billing = createBilling({ ledger: { ...ledger, reserve }, clock: systemClock });
+    const caller = new AbortController();
+    const bill = openBill({ billing, signal: caller.signal });
+    await bill.reserve(model, []);
+    bill.markSent();
+    bill.follow(attemptCount);
+    bill.markComplete();
+    caller.abort();
+    let isSettled = false;
+    const closing = billing.untilSettled().then(() => (isSettled = true));
+    void bill.settle('completed');
+    await nextTurn();
+    expect(isSettled).toBe(false);
+    gate.resolve();
+    await closing;
+    expect(ledger.last().facts.outcome).toBe('client_closed');
   });
 
   test('uses a hold of the database for a call with an Idempotency-Key', async () => {
