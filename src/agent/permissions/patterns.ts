@@ -9,22 +9,27 @@ export function matchesCommand(pattern: string, command: string): boolean {
 
 /**
  * A pattern as characters, escaped characters and wildcards. Blanks between words become one space,
- * as in `simpleCommands`; those within quotes are part of a word and stay.
+ * as in `simpleCommands`; those within quotes or after a backslash are part of a word and stay.
  */
 function commandPieces(pattern: string): string[] {
   const pieces: string[] = [];
   let quote: string | undefined;
   let isEscaped = false;
+  let isAfterBlank = false;
   for (const piece of pattern.match(/\\[^]|\*+|[^]/gu) ?? []) {
-    const isBlank = quote === undefined && !isEscaped && /^[ \t]$/.test(piece);
-    if (isBlank && (pieces.length === 0 || pieces.at(-1) === ' ')) continue;
-    pieces.push(isBlank ? ' ' : piece);
-    if (piece === quote) quote = undefined;
-    else if (quote === undefined && !isEscaped && /^["']$/.test(piece)) quote = piece;
-    // A backslash of sh, which a pattern writes as two, escapes the next character.
-    isEscaped = quote === undefined && !isEscaped && piece === String.raw`\\`;
+    if (quote === undefined && !isEscaped && /^[ \t]$/.test(piece)) {
+      isAfterBlank = true;
+      continue;
+    }
+    if (isAfterBlank && pieces.length > 0) pieces.push(' ');
+    isAfterBlank = false;
+    pieces.push(piece);
+    const isQuote = !isEscaped && /^["']$/.test(piece);
+    if (isQuote && quote === undefined) quote = piece;
+    else if (isQuote && piece === quote) quote = undefined;
+    // A backslash of sh, which a pattern writes as two, escapes the next character except in single quotes.
+    isEscaped = quote !== "'" && !isEscaped && piece === String.raw`\\`;
   }
-  if (pieces.at(-1) === ' ') pieces.pop();
   return pieces;
 }
 

@@ -1,7 +1,7 @@
 // Decisions of permission rules: command lines that imitate an allowed one, paths,
 // and the precedence of effects.
 import { describe, expect, test } from 'vitest';
-import { literalPattern } from '../../../src/agent/permissions/patterns.ts';
+import { literalPattern, matchesCommand } from '../../../src/agent/permissions/patterns.ts';
 import { decide, type Permission, type PermissionRule } from '../../../src/agent/permissions/rules.ts';
 import { simpleCommands } from '../../../src/agent/permissions/shell-commands.ts';
 
@@ -205,6 +205,16 @@ describe('rules for commands', () => {
       );
     },
   );
+
+  test.each([
+    [String.raw`touch a\  b`, String.raw`touch a\ b`],
+    [String.raw`touch a\ `, String.raw`touch a\\`],
+    [String.raw`echo "a\"  b"`, String.raw`echo "a\" b"`],
+    [String.raw`echo "a\\"`, String.raw`echo "a\\ "`],
+  ])('match the text %j by its own pattern, and not %j', (text, otherText) => {
+    expect(matchesCommand(literalPattern(text), text)).toBe(true);
+    expect(matchesCommand(literalPattern(text), otherText)).toBe(false);
+  });
 
   test('match a wildcard literally after a backslash', () => {
     expect(effectOf(shell('ls *'), rule('shell', String.raw`ls \*`, 'allow'))).toBe('allow');
