@@ -66,14 +66,14 @@ function isEscape(piece: string): boolean {
 
 /**
  * Whether a path matches; pattern and path are relative to the workspace. `isLoose` is for rules that forbid
- * something: letter case is ignored, and `x/**` also matches `x`.
+ * something: letter case is ignored, and a pattern for all entries of a folder, `x/*` or `x/**`, also matches
+ * the folder `x`, since a listing of it names the entries.
  */
 export function matchesPath(pattern: string, path: string, { isLoose }: { isLoose: boolean }): boolean {
-  const pathPattern = compilePath(normalizePath(pattern));
+  const normalizedPattern = normalizePath(pattern);
   const normalizedPath = normalizePath(path);
-  if (!isLoose) return pathPattern.test(normalizedPath);
-  const loosePattern = ignoringCase(pathPattern);
-  return loosePattern.test(normalizedPath) || loosePattern.test(`${normalizedPath}/`);
+  if (!isLoose) return matchesPathPieces(pathPieces(normalizedPattern), [...normalizedPath]);
+  return [normalizedPath, `${normalizedPath}/`].some((text) => matchesInAnyCase(normalizedPattern, text));
 }
 
 /** Whether a path pattern may match something below the folder, in any letter case. */
@@ -87,7 +87,7 @@ export function mayMatchBelow(pattern: string, folder: string): boolean {
   if (deepIndex === -1 && folderNames.length > comparedCount) return false;
   return folderNames
     .slice(0, comparedCount)
-    .every((name, index) => ignoringCase(compilePath(patternNames[index] ?? '')).test(name));
+    .every((name, index) => matchesInAnyCase(patternNames[index] ?? '', name));
 }
 
 /** Whether the text has no wildcard, so that it names one thing only. */
@@ -107,24 +107,52 @@ function normalizePath(path: string): string {
     .join('/');
 }
 
-function compilePath(pattern: string): RegExp {
-  const pieces = pattern.match(/\\[^]|\*\*\/?|\*|\?|[^]/gu) ?? [];
-  return new RegExp(`^${pieces.map(compilePiece).join('')}$`, 'u');
+// A path pattern as characters, escaped characters and wildcards. `**/` is one wildcard at the start of a name
+// only, where it also matches nothing: `src/**/x` matches `src/x`, but `src**/x` does not match `srcx`.
+function pathPieces(pattern: string): string[] {
+  return pattern.match(/\\[^]|(?<=^|\/)\*\*\/|\*\*|[^]/gu) ?? [];
 }
 
-function compilePiece(piece: string): string {
-  if (isEscape(piece)) return escape(piece.slice(1));
-  if (piece === '?') return '[^/]';
-  if (piece === '*') return '[^/]*';
-  if (piece === '**') return '[^]*';
-  if (piece === '**/') return '(?:[^]*/)?';
-  return escape(piece);
+// Thompson's algorithm: it follows all alternatives at once, so the work is at most the length of the pattern
+// times that of the path. A backtracking match takes minutes on a path that a model wrote.
+function matchesPathPieces(pieces: readonly string[], characters: readonly string[]): boolean {
+  /** The pieces that the rest of the path may begin with. */
+  let indexes = withSkipped(new Set([0]), { pieces, isNameStart: true });
+  for (const character of characters) {
+    const nextIndexes = new Set<number>();
+    for (const index of indexes) {
+      const piece = pieces[index];
+      if (piece === '**' || piece === '**/' || (piece === '*' && character !== '/')) nextIndexes.add(index);
+      else if (piece !== undefined && piece !== '*' && matchesPathCharacter(piece, character))
+        nextIndexes.add(index + 1);
+    }
+    indexes = withSkipped(nextIndexes, { pieces, isNameStart: character === '/' });
+  }
+  return indexes.has(pieces.length);
 }
 
-function ignoringCase({ source }: RegExp): RegExp {
-  return new RegExp(source, 'ui');
+/** Adds the pieces after wildcards that may end here. */
+function withSkipped(
+  indexes: Set<number>,
+  { pieces, isNameStart }: { pieces: readonly string[]; isNameStart: boolean },
+): Set<number> {
+  // The loop also visits the indexes that it adds.
+  for (const index of indexes) {
+    const piece = pieces[index];
+    if (piece === '*' || piece === '**' || (piece === '**/' && isNameStart)) indexes.add(index + 1);
+  }
+  return indexes;
 }
 
-function escape(text: string): string {
-  return text.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`);
+function matchesPathCharacter(piece: string, character: string): boolean {
+  return piece === '?' ? character !== '/' : matchesCharacter(piece, character);
+}
+
+function matchesInAnyCase(pattern: string, path: string): boolean {
+  return matchesPathPieces(pathPieces(pattern).map(foldCase), [...path].map(foldCase));
+}
+
+// `ſ` and `K` (the Kelvin sign) equal `s` and `k`; each needs another of the two conversions.
+function foldCase(character: string): string {
+  return character.toLowerCase().toUpperCase().toLowerCase();
 }

@@ -232,6 +232,14 @@ describe('rules for paths', () => {
     ['src/**', 'SRC/a.ts', 'default'],
     ['src/**/*.ts', 'src/a.ts', 'allow'],
     ['src/**/*.ts', 'src/x/a.js', 'default'],
+    ['src**/x', 'srcx', 'default'],
+    ['src**/x', 'src/x', 'allow'],
+    ['src**/x', 'src-a/b/x', 'allow'],
+    ['src/**', 'src/\n/a', 'allow'],
+    ['src/?/x', 'src///x', 'default'],
+    // A backtracking match of these takes seconds or more.
+    ['**/a/**/b/**/c', 'a/b/'.repeat(1000), 'default'],
+    ['*a*a*a*a*b', 'a'.repeat(4000), 'default'],
     ['*.md', 'docs/a.md', 'default'],
     ['**/*.md', 'docs/a.md', 'allow'],
     ['a+(b).txt', 'a+(b).txt', 'allow'],
@@ -242,8 +250,12 @@ describe('rules for paths', () => {
     expect(effectOf(write(path), rule('files.write', pattern, 'allow'))).toBe(effect);
   });
 
-  test('deny in any letter case', () => {
-    expect(effectOf(write('Secret/x'), rule('files', 'secret/**', 'deny'))).toBe('deny');
+  test.each([
+    ['secret/**', 'Secret/x'],
+    ['keys/\\*s', 'KEYS/*\u017F'],
+    ['\u212Aeys/?', 'keys/\u{1D11E}'],
+  ])('deny %s in any letter case, such as %s', (pattern, path) => {
+    expect(effectOf(write(path), rule('files', pattern, 'deny'))).toBe('deny');
   });
 
   test.each([
@@ -266,10 +278,10 @@ describe('rules for paths', () => {
     },
   );
 
-  test('forbid the listing of a folder whose entries are forbidden', () => {
+  test.each(['private/**', 'private/*'])('forbid the listing of a folder with %s', (pattern) => {
     const needs: Permission[] = [{ tool: 'files.list', path: 'private' }];
-    expect(effectOf(needs, rule('files', 'private/**', 'deny'))).toBe('deny');
-    expect(effectOf(needs, rule('files', 'private/**', 'allow'))).toBe('default');
+    expect(effectOf(needs, rule('files', pattern, 'deny'))).toBe('deny');
+    expect(effectOf(needs, rule('files', pattern, 'allow'))).toBe('default');
   });
 
   test('allow a protected file only by its own name', () => {
