@@ -1,9 +1,10 @@
 // Reads the segments of a journal in the order of their lines, one segment in memory at a time.
-// Each number is delivered once, although a failed segment and its replacement may both have it.
+// A failed segment and its replacement may both have a number, or either of them alone after a
+// power loss; each number is delivered once.
 import { nextTurn } from '../../../kernel/async.ts';
 import { readIfExists } from '../../../kernel/file-errors.ts';
 import type { ChargeLine, JournalLine } from './journal.ts';
-import { readFrames } from './line-format.ts';
+import { type Frame, readFrames } from './line-format.ts';
 import { textToLine, toCharge } from './line-text.ts';
 import { listSegments, type SegmentPath } from './segment-file.ts';
 
@@ -43,28 +44,48 @@ export function damagedSegments({ gaps, syncedSeq }: JournalFacts): string[] {
 }
 
 /**
- * Lines in order, at most 500 at a time. Segments that another reader deletes in
- * the meantime are skipped.
+ * Lines in order, at most 500 at a time. A segment that is deleted in the meantime counts as a gap: the readers
+ * that look at the gaps have the journal to themselves, and the journal of this process deletes segments whose
+ * charges are applied.
  */
 export async function* readLines(folder: string, facts: JournalFacts): AsyncGenerator<NumberedLine[]> {
   const segments = await listSegments(folder);
   facts.lastSeq = (segments[0]?.firstSeq ?? 1) - 1;
+  let heldFrames: Frame[] = [];
   for (const [index, segment] of segments.entries()) {
     const bytes = await readIfExists(segment.path);
-    if (bytes === null) continue;
     noteGap(facts, segment.firstSeq, segments[index - 1]?.name ?? segment.name);
     facts.lastSeq = Math.max(facts.lastSeq, segment.firstSeq - 1);
-    yield* readSegmentLines(bytes, segment, facts);
+    const frames = mergeFrames(heldFrames, bytes === null ? [] : readFrames(bytes));
+    heldFrames = [];
+    const endSeq = segments[index + 1]?.firstSeq ?? Number.POSITIVE_INFINITY;
+    yield* readSegmentLines(holdFrom(endSeq, frames, heldFrames), segment, facts);
   }
 }
 
+/** The frames in the order of their numbers. */
+function mergeFrames(heldFrames: readonly Frame[], frames: Iterable<Frame>): Iterable<Frame> {
+  if (heldFrames.length === 0) return frames;
+  return [...heldFrames, ...frames].sort((left, right) => left.seq - right.seq);
+}
+
+/**
+ * Adds the frames that belong to the next segment to `heldFrames`: those of a failed segment that its
+ * replacement repeats.
+ */
+function* holdFrom(endSeq: number, frames: Iterable<Frame>, heldFrames: Frame[]): Generator<Frame> {
+  for (const frame of frames)
+    if (frame.seq < endSeq) yield frame;
+    else heldFrames.push(frame);
+}
+
 async function* readSegmentLines(
-  bytes: Buffer,
+  frames: Iterable<Frame>,
   segment: SegmentPath,
   facts: JournalFacts,
 ): AsyncGenerator<NumberedLine[]> {
   let batch: NumberedLine[] = [];
-  for (const { seq, syncedSeq, text } of readFrames(bytes)) {
+  for (const { seq, syncedSeq, text } of frames) {
     facts.syncedSeq = Math.max(facts.syncedSeq, syncedSeq);
     if (seq <= facts.lastSeq) continue;
     const line = textToLine(text);

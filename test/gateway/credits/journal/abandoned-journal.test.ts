@@ -4,6 +4,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import type { Journal, JournalLine } from '../../../../src/gateway/credits/journal/journal.ts';
+import { failingFiles, ioError } from './failing-files.ts';
 import {
   checkpointLine,
   finalLine,
@@ -215,6 +216,50 @@ describe('a flipped byte in the middle', () => {
     await readCharges(await world.take());
     expect(await readdir(copy)).toContain('0000000000000001.segment');
     expect(world.alarms).toHaveLength(1);
+  });
+});
+
+describe('a failed segment and its replacement', () => {
+  /** Leaves a segment with the lines 1 to 4, whose sync failed after line 1, and another with 2 to 4. */
+  async function leaveReplacement(world: JournalWorld): Promise<string[]> {
+    const { files, errors } = failingFiles();
+    const journal = await world.open({ files });
+    await journal.sync(journal.append(finalLine('a')));
+    Object.assign(errors, { datasync: ioError, onlyFile: 1 });
+    await Promise.all(['b', 'c', 'd'].map((usageId) => journal.sync(journal.append(finalLine(usageId)))));
+    await journal.close();
+    world.alarms.length = 0;
+    return (await world.segments(journal)).map((name) => join(world.path, journal.journalId, name));
+  }
+
+  /** Loses a line of a segment, as a power loss loses a page that was not synced. */
+  async function loseLine(path: string, lineIndex: number): Promise<void> {
+    const bytes = await readFile(path);
+    let at = 0;
+    for (let line = 0; line < lineIndex; line += 1) at = bytes.indexOf(10, at) + 1;
+    bytes.fill(0, at, at + 30);
+    await writeFile(path, bytes);
+  }
+
+  test.each([
+    ['the failed one', 0, 1],
+    ['the replacement', 1, 1],
+  ])('yield all lines in order when %s lost one', async (_name, segmentIndex, lineIndex) => {
+    const world = await openJournalWorld();
+    const paths = await leaveReplacement(world);
+    expect(paths).toHaveLength(2);
+    await loseLine(paths[segmentIndex] ?? '', lineIndex);
+    const charges = await readCharges(await world.take());
+    expect(charges.map(({ seq, usageId }) => `${seq} ${usageId}`)).toEqual(['1 a', '2 b', '3 c', '4 d']);
+    expect(world.alarms).toEqual([]);
+  });
+
+  test('are damaged when both lost the same line', async () => {
+    const world = await openJournalWorld();
+    const [failed = '', replacement = ''] = await leaveReplacement(world);
+    await loseLine(failed, 1);
+    await loseLine(replacement, 0);
+    expect(await readCharges(await world.take())).toMatchObject([{ seq: 1 }, { seq: 3 }, { seq: 4 }]);
   });
 });
 
