@@ -11,16 +11,41 @@ const maxFrames = 200_000;
  */
 export function secondsByFrames(buffer: Buffer): number | null {
   try {
-    const magic = buffer.toString('latin1', 0, 4);
-    if (magic === 'fLaC') return flacSeconds(buffer);
-    if (magic === 'OggS') return oggSeconds(buffer);
-    if (buffer.toString('latin1', 4, 8) === 'ftyp') return mp4Seconds(buffer);
+    if (isFlac(buffer)) return flacSeconds(buffer);
+    if (buffer.toString('latin1', 0, 4) === 'OggS') return oggSeconds(buffer);
+    if (isMp4(buffer)) return mp4Seconds(buffer);
     if (buffer.length > 4 && buffer.readUInt32BE(0) === 0x1a45dfa3) return webmSeconds(buffer);
   } catch (error) {
     // A length in the file points beyond its end.
     if (!(error instanceof RangeError)) throw error;
   }
   return null;
+}
+
+/**
+ * Whether `secondsByFrames` counts all frames of the file that a decoder may play. A fragmented MP4 file has
+ * some outside its tables, and Ogg and WebM files may have several streams.
+ */
+export function countsAllFrames(buffer: Buffer): boolean {
+  if (isFlac(buffer)) return true;
+  if (!isMp4(buffer) || findBox(buffer, 0, buffer.length, 'moof') !== null) return false;
+  const tracks = [...mp4Tracks(buffer)];
+  if (tracks.length >= maxTracks) return false;
+  return tracks.every((track) => isVideoTrack(buffer, track) || mp4TrackSeconds(buffer, track) !== null);
+}
+
+function isVideoTrack(buffer: Buffer, track: Range): boolean {
+  const medium = findBox(buffer, track.start, track.end, 'mdia');
+  const handler = medium && findBox(buffer, medium.start, medium.end, 'hdlr');
+  return handler !== null && buffer.toString('latin1', handler.start + 8, handler.start + 12) === 'vide';
+}
+
+function isFlac(buffer: Buffer): boolean {
+  return buffer.toString('latin1', 0, 4) === 'fLaC';
+}
+
+export function isMp4(buffer: Buffer): boolean {
+  return buffer.toString('latin1', 4, 8) === 'ftyp';
 }
 
 const flacRates = [
@@ -177,26 +202,38 @@ function oggSeconds(buffer: Buffer): number | null {
 const mp4FrameSamples: Readonly<Record<string, number>> = { mp4a: 1_024, alac: 4_096, Opus: 960 };
 const maxTracks = 100;
 
+interface Range {
+  start: number;
+  end: number;
+}
+
+/** The first 100 tracks. */
+function* mp4Tracks(buffer: Buffer): Generator<Range> {
+  const movie = findBox(buffer, 0, buffer.length, 'moov');
+  if (movie === null) return;
+  for (let start = movie.start, tracks = 0; tracks < maxTracks; tracks += 1) {
+    const track = findBox(buffer, start, movie.end, 'trak');
+    if (track === null) return;
+    start = track.end;
+    yield track;
+  }
+}
+
 /**
  * Seconds of the longest audio track, by the number of frames in its table of sizes. Decoders find the frames
  * by this table, so they play no others.
  */
 function mp4Seconds(buffer: Buffer): number | null {
-  const movie = findBox(buffer, 0, buffer.length, 'moov');
-  if (movie === null) return null;
   let longestSeconds: number | null = null;
-  for (let start = movie.start, tracks = 0; tracks < maxTracks; tracks += 1) {
-    const track = findBox(buffer, start, movie.end, 'trak');
-    if (track === null) break;
-    start = track.end;
+  for (const track of mp4Tracks(buffer)) {
     const seconds = mp4TrackSeconds(buffer, track);
     if (seconds !== null) longestSeconds = Math.max(longestSeconds ?? 0, seconds);
   }
   return longestSeconds;
 }
 
-function mp4TrackSeconds(buffer: Buffer, track: { start: number; end: number }): number | null {
-  const table = ['mdia', 'minf', 'stbl'].reduce<typeof track | null>(
+function mp4TrackSeconds(buffer: Buffer, track: Range): number | null {
+  const table = ['mdia', 'minf', 'stbl'].reduce<Range | null>(
     (box, name) => box && findBox(buffer, box.start, box.end, name),
     track,
   );

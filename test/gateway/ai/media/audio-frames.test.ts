@@ -15,14 +15,14 @@ function crc8(bytes: Buffer): number {
 }
 
 /** FLAC at 48 kHz with `frames` frames of 4,096 samples; the header declares `samples`. */
-function flac(frames: number, samples: number): Buffer {
+function flac(frames: number, samples: number, { frameBytes = 20 } = {}): Buffer {
   const info = Buffer.alloc(42);
   info.write('fLaC', 0, 'latin1');
   info.writeUInt32BE(0x80000022, 4);
   info.writeUIntBE(48_000 << 4, 18, 3);
   info.writeUInt32BE(samples, 22);
   const header = Buffer.from([0xff, 0xf8, 0xca, 0x08, 0x00]);
-  const frame = Buffer.concat([header, Buffer.from([crc8(header)]), Buffer.alloc(20, 1)]);
+  const frame = Buffer.concat([header, Buffer.from([crc8(header)]), Buffer.alloc(frameBytes, 1)]);
   return Buffer.concat([info, repeat(frame, frames), Buffer.alloc(20)]);
 }
 
@@ -47,7 +47,11 @@ function opus(packets: number, granule: number): Buffer {
 const numbers = (...values: number[]) => Buffer.from(Uint32Array.from(values).buffer).swap32();
 
 /** AAC at 16 kHz with `samples` samples of 1,024; the header declares `seconds`. */
-function m4a(samples: number, seconds: number): Buffer {
+function m4a(
+  samples: number,
+  seconds: number,
+  { otherTrack, parts = [] }: { otherTrack?: string; parts?: Buffer[] } = {},
+): Buffer {
   const entry = Buffer.alloc(28);
   entry.writeUInt16BE(16_000, 24);
   const table = box(
@@ -59,8 +63,12 @@ function m4a(samples: number, seconds: number): Buffer {
     'moov',
     box('mvhd', numbers(0, 0, 0, 1_000, seconds * 1_000, 0)),
     box('trak', box('mdia', box('minf', table))),
+    ...(otherTrack === undefined
+      ? []
+      : [box('trak', box('mdia', box('hdlr', numbers(0, 0), Buffer.from(otherTrack))))]),
   );
-  return Buffer.concat([box('ftyp', Buffer.from('M4A ')), movie, box('mdat', Buffer.alloc(samples * 100))]);
+  const sound = box('mdat', Buffer.alloc(samples * 100));
+  return Buffer.concat([box('ftyp', Buffer.from('M4A ')), movie, sound, ...parts]);
 }
 
 const element = (id: number[], content: Buffer) => {
@@ -107,6 +115,23 @@ describe('billableSeconds', () => {
     ['MP4', m4a(250, 16), 16],
   ])('uses the duration of a correct %s header', (_name, file, seconds) => {
     expect(billableSeconds(file)).toBe(seconds);
+  });
+
+  const megabytes = box('mdat', Buffer.alloc(1_920_000 * 2));
+
+  test.each([
+    ['FLAC of a high rate', flac(100, 100 * 4_096, { frameBytes: 30_000 }), (100 * 4_096) / 48_000],
+    ['MP4 with a video track', m4a(250, 16, { otherTrack: 'vide', parts: [megabytes] }), 16],
+  ])('ignores the size of a %s', (_name, file, seconds) => {
+    expect(file.length / 192_000).toBeGreaterThan(seconds * 1.2);
+    expect(billableSeconds(file)).toBe(seconds);
+  });
+
+  test.each([
+    ['fragments', m4a(250, 16, { parts: [box('moof'), megabytes] })],
+    ['a sound track of another codec', m4a(250, 16, { otherTrack: 'soun', parts: [megabytes] })],
+  ])('counts the bytes of an MP4 file with %s', (_name, file) => {
+    expect(billableSeconds(file)).toBe(file.length / 192_000);
   });
 
   test('returns null for more frames than are counted', () => {
