@@ -1,7 +1,7 @@
 // Streamed calls request usage by default; a provider that refuses the request is called again
 // without it.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createUsageRequests } from '../../../src/gateway/ai/upstream/usage-requests.ts';
+import { createUsageRequests, type UsageRequest } from '../../../src/gateway/ai/upstream/usage-requests.ts';
 import type { UpstreamRequest } from '../../../src/gateway/ai/upstream/client.ts';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
@@ -121,7 +121,7 @@ describe('a provider that refuses stream_options', () => {
 
 describe('createUsageRequests', () => {
   const refusal = new Problem('bad_request', 'upstream_refused', 'no', { cause: { refusesUsage: true } });
-  const request = (url: string): UpstreamRequest => ({
+  const request = (url: string): UpstreamRequest & UsageRequest => ({
     url,
     apiKey: undefined,
     body: 'with',

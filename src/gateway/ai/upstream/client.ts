@@ -28,7 +28,7 @@ export interface UpstreamRequest {
   body?: string | Uint8Array | undefined;
   /**
    * The same body without the gateway's request for usage, for a provider that
-   * refuses `stream_options`.
+   * refuses `stream_options`. Absent when the body has no such request.
    */
   bodyWithoutUsage?: (() => string | Uint8Array) | undefined;
   streams: boolean;
@@ -117,8 +117,12 @@ export function createUpstream(options: UpstreamOptions): Upstream {
   const usageRequests = createUsageRequests({ clock, log });
   const send = (request: UpstreamRequest) => sendOnce(transport, request);
   return {
-    send: (request) =>
-      request.bodyWithoutUsage === undefined ? send(request) : usageRequests.send(request, send),
+    send(request) {
+      const { bodyWithoutUsage } = request;
+      return bodyWithoutUsage === undefined
+        ? send(request)
+        : usageRequests.send({ ...request, bodyWithoutUsage }, send);
+    },
     toProblem: (request, { status, message, code }) =>
       problemOfErrorResponse({
         status,

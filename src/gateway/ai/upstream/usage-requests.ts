@@ -5,12 +5,12 @@ import type { Clock } from '../../../kernel/clock.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { Problem } from '../../../kernel/problem.ts';
 
-/** A request whose body may ask for usage. */
+/** A request whose body asks for usage. */
 export interface UsageRequest {
   url: string;
   body?: string | Uint8Array | undefined;
   /** The body without the request for usage. */
-  bodyWithoutUsage?: (() => string | Uint8Array) | undefined;
+  bodyWithoutUsage: () => string | Uint8Array;
   /** Time left to the first byte. */
   firstMs?: number | undefined;
 }
@@ -61,7 +61,7 @@ export function createUsageRequests({
   return {
     async send(request, send) {
       const { url, bodyWithoutUsage, firstMs } = request;
-      const withoutUsage = () => ({ ...request, body: bodyWithoutUsage?.() });
+      const withoutUsage = () => ({ ...request, body: bodyWithoutUsage() });
       if (isRefused(url)) return send(withoutUsage());
       const startedMs = clock.monotonicMs();
       try {
@@ -79,10 +79,7 @@ export function createUsageRequests({
   };
 }
 
-/**
- * Whether the provider refused the request and named the member: 400, or the
- * 422 of common validators.
- */
+/** Whether the error is a refusal whose body named the member, as provider-error.ts found. */
 function refusesUsage(error: unknown): boolean {
   return (
     error instanceof Problem && (error.cause as { refusesUsage?: unknown } | undefined)?.refusesUsage === true
