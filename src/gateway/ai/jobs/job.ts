@@ -4,10 +4,10 @@ import type { Owner } from '../calls/owner.ts';
 export type JobKind = 'image' | 'video';
 export type JobStatus = 'queued' | 'running' | 'succeeded' | 'failed' | 'canceled';
 
-/** The body of the request. */
+/** The body of the request, whose schema refuses unknown members, and a limit that the gateway adds. */
 export interface JobRequest extends Record<string, unknown> {
   model: string;
-  /** The models that the caller's key is limited to; absent without such a limit. */
+  /** Added by the gateway: the models that the caller's key is limited to; absent without such a limit. */
   allowedModels?: readonly string[];
 }
 
