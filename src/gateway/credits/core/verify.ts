@@ -33,14 +33,11 @@ export type LedgerPart = (typeof ledgerParts)[number];
 const chunkSize = 1_000;
 const maximumMismatches = 100;
 
-/**
- * Reads one chunk of one part. Its last row carries the key of the next chunk, if
- * any, and the chunk's size in `expected`.
- */
+/** Reads one chunk of one part. `next` is the key of the next chunk; null after the last one. */
 export type ReadChunk = (
   part: LedgerPart,
   range: { after: string | null; size: number; days: number },
-) => Promise<LedgerFault[]>;
+) => Promise<{ faults: LedgerFault[]; rowCount: number; next: string | null }>;
 
 export interface LedgerReader {
   /**
@@ -71,11 +68,10 @@ export async function verifyLedger(
       let after: string | null = null;
       do {
         signal?.throwIfAborted();
-        const rows: LedgerFault[] = await readChunk(part, { after, size: chunkSize, days });
-        const countRow = rows.pop();
-        mismatches.push(...rows.slice(0, maximumMismatches - mismatches.length));
-        counts[part] += Number(countRow?.expected ?? 0);
-        after = countRow?.row ?? null;
+        const chunk: Awaited<ReturnType<ReadChunk>> = await readChunk(part, { after, size: chunkSize, days });
+        mismatches.push(...chunk.faults.slice(0, maximumMismatches - mismatches.length));
+        counts[part] += chunk.rowCount;
+        after = chunk.next;
       } while (after !== null);
     }
   });
