@@ -110,7 +110,8 @@ export class CallReservation implements Reservation {
   release(): void {
     const { phase } = this.#state;
     if (phase === 'settled' || phase === 'released') return;
-    // Without a final line, a replay would charge the call as if this process had died during it.
+    // A call is marked as sent before its request is written, so it may be released if nothing was written.
+    // Without a final line, a replay would charge it as if this process had died during the call.
     if (phase === 'sent') this.#charge(0n, unusedFacts(this.#call));
     else if (this.#allotment !== null) releaseCredits(this.#allotment, this.#amount);
     this.#state = { phase: 'released' };
