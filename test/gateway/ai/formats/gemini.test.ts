@@ -203,6 +203,21 @@ describe('a function', () => {
     ]);
   });
 
+  test('may get null for one of several values', async () => {
+    const size = { type: Type.STRING, enum: ['s', 'm'], nullable: true };
+    await post('/v1beta/models/acme/ok:generateContent', {
+      ...hello,
+      tools: [
+        {
+          functionDeclarations: [{ name: 'order', parameters: { type: Type.OBJECT, properties: { size } } }],
+        },
+      ],
+    });
+    expect(lastRequest().tools[0]?.function.parameters).toMatchObject({
+      properties: { size: { anyOf: [{ type: 'string', enum: ['s', 'm'] }, { type: 'null' }] } },
+    });
+  });
+
   test('is not called in the mode NONE, even if it is the only allowed one', async () => {
     await post('/v1beta/models/acme/ok:generateContent', {
       ...hello,

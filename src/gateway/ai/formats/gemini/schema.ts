@@ -26,9 +26,11 @@ export function toJsonSchema(schema: Readonly<Record<string, unknown>>): Record<
   return schema['nullable'] === true ? withNull(jsonSchema) : jsonSchema;
 }
 
-/** The schema that also allows null. A schema with neither a `type` nor `anyOf` allows null already. */
+/** The schema that also allows null. A schema without `type`, `anyOf` and `enum` allows null already. */
 function withNull(schema: Record<string, unknown>): Record<string, unknown> {
-  const { type, anyOf } = schema;
+  const { type, anyOf, enum: values } = schema;
+  // Not null as one of the values, since Google supports only strings and numbers there.
+  if (Array.isArray(values)) return { anyOf: [schema, { type: 'null' }] };
   return {
     ...schema,
     ...(typeof type === 'string' ? { type: [type, 'null'] } : {}),
