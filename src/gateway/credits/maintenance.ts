@@ -108,6 +108,7 @@ async function renewLoop(maintenance: Maintenance): Promise<void> {
       .sleep(times.checkpointEveryMs - renewalGapMs, AbortSignal.any([signal, maintenance.wakeUp.signal]))
       .catch(() => undefined);
     maintenance.wakeUp = new AbortController();
+    // After `close`, the last round writes the checkpoints and settlements that are still waiting.
     await runAndLog(maintenance, 'the open holds could not be renewed', () => ledger.renewLeases());
     if (ledger.hasJournalEntries()) await settleJournal(maintenance);
   }
