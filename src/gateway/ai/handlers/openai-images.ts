@@ -77,6 +77,7 @@ export async function runImageJob(
     clock,
     keepsRunning: isKeyed,
   });
+  // `started` is the job of an earlier call with this key; the job of this call does not set it.
   const isRetry = call.remember.started !== undefined;
   if (job.media.length === 0) throw isRetry ? notReplayable() : deletedImage();
   return { job, headers: isRetry ? {} : creditsHeader(job.credits ?? 0) };
