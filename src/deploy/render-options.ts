@@ -1,5 +1,5 @@
 // What the rendered files share: their options, their first line, and values that appear in several files.
-import { posix, relative } from 'node:path';
+import { posix, relative, sep } from 'node:path';
 import type { Declaration } from './declaration.ts';
 
 export interface RenderOptions {
@@ -26,7 +26,10 @@ export const agentPort = 5314;
 /** The default base image: Debian with Node and the user "node". */
 export const defaultBaseImage = 'node:24-bookworm-slim';
 
-/** The name of the image and the chart: a Kubernetes label, which must end with a letter or a digit. */
+/**
+ * The name of the image and the chart: a Kubernetes label, which must begin and end with a letter or a digit.
+ * The declared name begins with one, in ASCII.
+ */
 export function labelOf({ name }: Declaration): string {
   return name
     .toLowerCase()
@@ -39,9 +42,9 @@ export function townhallPackage(version: string): string {
   return `townhall@${version}`;
 }
 
-/** Relative to the project's folder. */
+/** Relative to the project's folder, with slashes on every platform. */
 export function dockerfilePath({ directory, folder }: RenderOptions): string {
-  return posix.join(relative(directory, folder), 'Dockerfile');
+  return posix.join(...relative(directory, folder).split(sep), 'Dockerfile');
 }
 
 /** Volumes for the gateway's data, and for declared storage at the path that the project uses. */
