@@ -236,6 +236,10 @@ describe('local/guide', () => {
       '# Logs\n\nEach line of the log is a JSON object. Logs go to standard output.\n',
     );
     await writeFile(join(folder, 'metrics.md'), `# Metrics\n\nPrometheus ${'counts '.repeat(1_000)}\n`);
+    await writeFile(
+      join(folder, 'pictures.md'),
+      `# Pictures\n\n![A screenshot](shot.png) and code:\n\n\`\`\`sh\n${'snapshot\n'.repeat(400)}\`\`\`\n`,
+    );
     world = await startAi({ guideDirectory: folder });
   });
   afterAll(async () => {
@@ -282,6 +286,12 @@ describe('local/guide', () => {
     });
   });
 
+  test('quotes a picture as its text, and closes a code block that it cuts', async () => {
+    const answer = await ask('snapshot');
+    expect(answer).toContain('\n\nA screenshot and code:\n');
+    expect(answer).toContain('snapshot\n```\n…');
+  });
+
   test('finds other forms of a word', async () => {
     expect(await ask('where does logging go')).toContain('standard output');
   });
@@ -297,7 +307,7 @@ describe('local/guide', () => {
   test('lists its topics when nothing matches', async () => {
     const answer = await ask('What is the boiling point of mercury on Neptune?');
     expect(answer).toContain('found nothing about this');
-    expect(answer).toContain('- Accounts\n- Logs\n- Metrics');
+    expect(answer).toContain('- Accounts\n- Logs\n- Metrics\n- Pictures');
     expect(answer).not.toContain('Sources');
   });
 

@@ -97,16 +97,22 @@ function quoteSections(results: readonly SearchResult[]): string {
   return [note, ...sections].join('\n\n');
 }
 
-/** A long body is cut at the end of a line, or within a line that is itself too long. */
+/**
+ * A long body is cut at the end of a line, or within a line that is itself too long. A code block that is cut
+ * is closed.
+ */
 function shorten(body: string): string {
   if (body.length <= maxSectionLength) return body;
   const lineEnd = body.lastIndexOf('\n', maxSectionLength);
-  return `${body.slice(0, lineEnd < 0 ? maxSectionLength : lineEnd).trimEnd()}\n…`;
+  const start = body.slice(0, lineEnd < 0 ? maxSectionLength : lineEnd).trimEnd();
+  // A code block in a list is indented.
+  const fences = start.match(/^ *```/gm) ?? [];
+  return `${start}\n${fences.length % 2 === 1 ? `${fences.at(-1)}\n` : ''}…`;
 }
 
-// Outside the documentation, relative links between its pages and sections lead nowhere.
+// Outside the documentation, relative links to its pages, sections and pictures lead nowhere.
 function withoutRelativeLinks(markdown: string): string {
-  return markdown.replaceAll(/\[([^\]\n]+)\]\((?!https?:)[^()\s]+\)/g, '$1');
+  return markdown.replaceAll(/!?\[([^\]\n]+)\]\((?!https?:)[^()\s]+\)/g, '$1');
 }
 
 function noAnswer(pages: readonly string[]): string {
