@@ -38,7 +38,7 @@ export async function startDatabaseProxy(databaseUrl: string, random: () => numb
 
   const server = createServer((client) => {
     if (isCut) return void client.destroy();
-    const database = connect(Number(target.port), target.hostname);
+    const database = connect(Number(target.port || 5432), target.hostname);
     const link: Link = { client, pendingBytes: null };
     links.add(link);
     const end = (): void => {
@@ -63,6 +63,7 @@ export async function startDatabaseProxy(databaseUrl: string, random: () => numb
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const url = new URL(databaseUrl);
+  url.hostname = '127.0.0.1';
   url.port = String((server.address() as AddressInfo).port);
   const endAll = (): void => {
     for (const { client } of links) client.destroy();
