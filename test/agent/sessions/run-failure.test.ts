@@ -23,6 +23,9 @@ describe('the failure of a run in another process', () => {
   test('names no code that is not in the contract', () => {
     const run = { status: 'failed' as const, error: { code: 'made_up', message: 'It failed.' } };
     expect(runFailure(run, 'run_1')).toMatchObject({ code: 'internal_error', status: 500 });
+  });
+
+  test('is an internal error when the run was deleted', () => {
     expect(runFailure(null, 'run_1')).toMatchObject({ code: 'internal_error', status: 500 });
   });
 

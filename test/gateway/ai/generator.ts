@@ -41,6 +41,7 @@ export function createDocumentGenerator(seed: number): DocumentGenerator {
     return `[${space()}${items.join(`${space()},${space()}`)}${space()}]`;
   };
   const object = (depth: number): string => {
+    // The index keeps the names apart; some are longer, and some have an escaped letter.
     const members = Array.from(
       { length: integerBelow(6) },
       (_, index) =>

@@ -236,7 +236,8 @@ describe.each(kinds)('a provider of the kind $kind', ({ kind, header, credential
   });
 
   test('returns its reasoning in text', async () => {
-    // OpenAI returns it only for a call that requests its summary, which this format cannot.
+    // This format cannot request a summary of the reasoning, so the call goes to OpenAI's chat completions,
+    // where the package reads no reasoning. The next test passes the provider's answer through.
     const reasoning = kind === 'openai' ? [] : [{ type: 'reasoning', text: 'Let me think.' }];
     expect(
       await (await world.post('/v1/ai/text', { model: `${kind}/reasoning`, prompt: 'hi' })).json(),
