@@ -40,7 +40,7 @@ describe('checkDefinitions', () => {
         messages: [{ role: 'user', parts: [{ type: 'text', text: 'hi' }] }],
         tools: [{ type: 'function', name: 'a', inputSchema: schema }],
       },
-      'tools[0].functionDeclarations[0]',
+      'tools[0]',
     ],
     ['text', { ...call, response_format: { type: 'json', schema } }, 'response_format'],
     ['responses', { model: 'local/echo', text: { format: { type: 'json_schema', schema } } }, 'text'],
