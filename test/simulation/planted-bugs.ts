@@ -150,8 +150,8 @@ export const plantedBugs: readonly PlantedBug[] = [
     changes: [
       {
         file: `${allotments}/reservation.ts`,
-        find: "    if (phase === 'settled' || phase === 'released') return;\n    // Without",
-        replace: '    // Without',
+        find: "    if (phase === 'settled' || phase === 'released') return;\n    // A call is marked",
+        replace: '    // A call is marked',
       },
     ],
   },
