@@ -77,9 +77,10 @@ export async function startDetached(options: StartOptions): Promise<void> {
     const deadlineMs = clock.monotonicMs() + startTimeoutMs;
     while ((await supervisor.status()) === null) {
       if (failure !== null || clock.monotonicMs() > deadlineMs) {
+        // Before the signal, which makes the child exit.
+        const reason = failure ?? `no answer within ${startTimeoutMs / 1_000} seconds`;
         child.kill();
         const output = (await readFile(folder.logFile)).subarray(logStart).toString('utf8').trim();
-        const reason = failure ?? `no answer within ${startTimeoutMs / 1_000} seconds`;
         throw new Error(`The supervisor did not start: ${output === '' ? reason : output}`);
       }
       await clock.sleep(pollIntervalMs);

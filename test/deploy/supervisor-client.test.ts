@@ -35,9 +35,11 @@ test('a supervisor that does not answer in time is stopped', async () => {
   const program = join(directory, 'silent.mjs');
   await writeFile(
     program,
-    `import { writeFileSync } from 'node:fs';
+    `import { renameSync, writeFileSync } from 'node:fs';
     setInterval(() => {}, 1_000);
-    writeFileSync(${JSON.stringify(pidFile)}, String(process.pid));`,
+    const pidFile = ${JSON.stringify(pidFile)};
+    writeFileSync(pidFile + '.new', String(process.pid));
+    renameSync(pidFile + '.new', pidFile);`,
   );
   const runner = { command: process.execPath, arguments: [program] };
   // The deadline has passed once the program runs.
