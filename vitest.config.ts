@@ -1,5 +1,5 @@
 // Three projects share the test files: `embedded` and `postgres` have a database,
-// `once` has none. A file whose promise depends on the database engine is listed for
+// `once` has none. A fourth, `replaced-modules`, has the few files that replace a module of Node. A file whose promise depends on the database engine is listed for
 // both; a file of commands and processes runs on the embedded default; every other
 // file with a database runs on PostgreSQL. A file that no list names lands in `once`.
 //
@@ -97,10 +97,14 @@ const shared = {
   hookTimeout: 120_000,
   expect: { poll: { timeout: 30_000 } },
   pool: 'forks' as const,
-  // No test replaces a module or a global, so the files of a worker share the loaded
-  // sources, and the embedded databases.
+  // The files of a worker share the loaded sources, and the embedded databases. No test of theirs replaces a
+  // module or a global.
   isolate: false,
 };
+
+// These replace a module of Node, for faults of a disk and for the paths of another platform, so each has its
+// own copy of the sources.
+const withReplacedModules = ['test/deploy/{log-file,render-on-windows,supervisor-stop}.test.ts'];
 
 // With TEST_LONG only the long files of a project, otherwise all others.
 function filesOf(
@@ -133,7 +137,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'postgres',
-          ...filesOf([...withDatabase, ...onPostgresAlone], onEmbeddedAlone),
+          ...filesOf([...withDatabase, ...onPostgresAlone], [...onEmbeddedAlone, ...withReplacedModules]),
           globalSetup: ['test/support/postgres-setup.ts'],
         },
       },
@@ -145,6 +149,14 @@ export default defineConfig({
             ['test/**/*.test.ts'],
             [...withDatabase, ...onEmbeddedAlone, ...onPostgresAlone, ...elsewhere],
           ),
+        },
+      },
+      {
+        test: {
+          ...shared,
+          name: 'replaced-modules',
+          isolate: true,
+          ...filesOf(withReplacedModules),
         },
       },
     ],
