@@ -6,10 +6,9 @@ export function followSections(): void {
   if (links.length === 0) return;
   const mark = () => {
     // A section begins when its heading reaches the upper third of the screen.
-    const passedHeadings = headings.filter(
+    const current = headings.findLastIndex(
       (heading) => heading !== null && heading.getBoundingClientRect().top < innerHeight / 3,
     );
-    const current = headings.indexOf(passedHeadings.at(-1) ?? null);
     for (const [index, link] of links.entries())
       if (index === current) link.setAttribute('aria-current', 'true');
       else link.removeAttribute('aria-current');
