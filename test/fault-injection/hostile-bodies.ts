@@ -5,8 +5,8 @@
 //   node_modules/.bin/node test/fault-injection/hostile-bodies.ts [--operation ID] [--body TEXT]
 //   [--runs 5] [--limit-ms 50] [--few] [--profile]
 //
-// --operation and --body select by a part of the name, --few takes one body of each class, and
-// --profile adds the functions that took the most time.
+// --operation and --body select by a part of the name, --few fills each
+// string only with the texts that have been slow, and --profile adds the functions that took the most time.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { exitWithUsageError, parseCommandLine } from '../../scripts/command-line.ts';

@@ -66,7 +66,7 @@ const selectingMembers = new Set([
 const marker = '\u0001hostile\u0001';
 
 export interface HostileOptions {
-  /** Only one body of each class. */
+  /** The first string of an example gets only the fillers that the other strings get. */
   few?: boolean;
   /**
    * Selects bodies by name; all of them without it. Building a body takes longer than sending it.
@@ -96,8 +96,10 @@ export function hostileBodies(
 }
 
 /**
- * Bodies with a fixed number of values for every operation, in a member that the operation may
- * lack.
+ * Bodies for every operation, whatever its members are: many or odd members beside those of the example, a
+ * member `hostile` with many values, or a text that is no complete document. The maxima below keep a body just
+ * under the limits of src/kernel/contract/json.ts: 10,000 members of an object, 100,000 objects,
+ * lists, names and texts, and 500,000 values, of which 300,000 are the tokens of one embeddings call.
  */
 function hostileRoots(
   example: Json,
