@@ -3,8 +3,9 @@
 //
 // Two counters apply to an e-mail address of a Bureau: one for each network, and one shared by all
 // unknown networks. A network becomes known when someone there enters the right password or code. The
-// shared counter only delays attempts, by a few minutes at most, and known networks are exempt from it.
-// Unknown networks therefore slow each other down, but cannot lock the owner out.
+// shared counter only delays attempts, by at most 30 seconds for passwords and codes and 15 minutes for
+// sending a code, and known networks are exempt from it. Unknown networks therefore slow each other down,
+// but cannot lock the owner out.
 import { createHash } from 'node:crypto';
 import { networkOf } from '../../../kernel/http/address.ts';
 import { tooManyAttempts } from '../../../kernel/problem.ts';
@@ -41,8 +42,9 @@ const secretSchedule: DelaySchedule = {
 const defaultSettings: AttemptLimitSettings = {
   passwords: { network: { limit: 5, windowSeconds: 3600 }, unknownNetworks: secretSchedule },
   wrongCodes: { network: { limit: 5, windowSeconds: 3600 }, unknownNetworks: secretSchedule },
-  // One network sends 10 e-mails and then at most one per hour; all networks
-  // together send 20 and then one per 15 minutes.
+  // A network may send 10 codes without a delay. It then waits 1 minute before the next and twice as long
+  // before each further one, up to an hour. All unknown networks together may send 20 without a delay, and
+  // then also wait 1 minute at first, but never more than 15.
   sentCodes: {
     network: { freeTries: 10, firstDelaySeconds: 60, maximumDelaySeconds: 3600, forgetSeconds: day },
     unknownNetworks: { freeTries: 20, firstDelaySeconds: 60, maximumDelaySeconds: 900, forgetSeconds: day },
