@@ -176,11 +176,15 @@ async function runCompact({ location }: Target, { printError }: CommandContext):
 
 async function migrateDatabase({ location, checkKey }: Target): Promise<Report> {
   const facts = await readRunningFacts(location);
-  if (facts !== undefined)
-    return {
-      result: { applied: [], pending: facts.migrations.pending },
-      line: 'A running server holds the database; it applied all migrations when it started.',
-    };
+  if (facts !== undefined) {
+    // Files that came with an upgrade after the server's start are pending until its next start.
+    const { pending } = facts.migrations;
+    const state =
+      pending.length === 0
+        ? 'all its migrations are applied.'
+        : `restart it to apply what is new since its start: ${pending.join(', ')}.`;
+    return { result: { applied: [], pending }, line: `A running server holds the database; ${state}` };
+  }
   requireDatabase(location);
   const { applied } = await withDatabase(location, async (database) => {
     if (location.surface === 'gateway') await checkKey(await envStore(database).survey());
