@@ -102,13 +102,16 @@ export function createLedgerMaintenance(options: LedgerMaintenanceOptions): Ledg
 async function renewLoop(maintenance: Maintenance): Promise<void> {
   const { options, signal } = maintenance;
   const { ledger, clock, times } = options;
-  while (!signal.aborted) {
+  let isLastRound = false;
+  while (!isLastRound) {
     await pause(maintenance, renewalGapMs);
     await clock
       .sleep(times.checkpointEveryMs - renewalGapMs, AbortSignal.any([signal, maintenance.wakeUp.signal]))
       .catch(() => undefined);
     maintenance.wakeUp = new AbortController();
-    // After `close`, the last round writes the checkpoints and settlements that are still waiting.
+    // The last round begins after `close`: it writes the checkpoints and settlements that are still waiting,
+    // also those that arrived while the previous round was writing.
+    isLastRound = signal.aborted;
     await runAndLog(maintenance, 'the open holds could not be renewed', () => ledger.renewLeases());
     if (ledger.hasJournalEntries()) await settleJournal(maintenance);
   }

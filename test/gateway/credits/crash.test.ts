@@ -302,6 +302,34 @@ describe('a hold whose process is alive', () => {
       .toEqual([{ checkpoint: 2n }]);
   });
 
+  test('keeps the checkpoint that arrives during the last write before its end', async () => {
+    const userId = await world.user(1_000n);
+    const store = creditsStore(world.place.database);
+    const firstWrite = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
+    const livingReplica = world.replica({
+      store: {
+        ...store,
+        async renewLeases(...parameters) {
+          firstWrite.resolve();
+          await release.promise;
+          return store.renewLeases(...parameters);
+        },
+      },
+    });
+    await livingReplica.start();
+    const hold = await livingReplica.ledger.hold(callOf(userId), 100n);
+    hold.checkpoint(2n, {}, 256);
+    await firstWrite.promise;
+    hold.checkpoint(3n, {}, 257);
+    const closing = livingReplica.close();
+    // The end must have reached the loop while its write still waits.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    release.resolve();
+    await closing;
+    expect(await world.sql`select checkpoint from gateway.credits_holds`).toEqual([{ checkpoint: 3n }]);
+  });
+
   // The embedded engine runs one transaction at a time.
   test.skipIf(inject('databaseSource')?.engine !== 'postgres')(
     'keeps its checkpoint while its row is locked',
