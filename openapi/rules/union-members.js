@@ -81,17 +81,16 @@ function isObject({ type, properties, allOf }) {
 
 function checkMapping({ discriminator }, objects, ctx, report) {
   const { propertyName, mapping = {} } = discriminator;
-  const targets = Object.values(mapping).map((file) => follow(ctx, { $ref: file }, ctx.location));
   for (const object of objects) {
     if (object.node['x-open'] === true) continue;
     const tags = tagsOf(ctx, object, propertyName);
     const place = pointerOf(object.location);
     if (tags === undefined)
       report(`${nameOf(object)} does not require \`${propertyName}\` with a const or an enum.`);
-    else if (!targets.some(({ location }) => pointerOf(location) === place))
-      report(`The mapping of \`${propertyName}\` does not lead to ${nameOf(object)}.`);
     for (const tag of tags ?? []) {
       if (!Object.hasOwn(mapping, tag)) report(`The mapping of \`${propertyName}\` does not name "${tag}".`);
+      else if (pointerOf(follow(ctx, { $ref: mapping[tag] }, ctx.location).location) !== place)
+        report(`The mapping of \`${propertyName}\` does not lead from "${tag}" to ${nameOf(object)}.`);
     }
   }
 }

@@ -602,9 +602,20 @@ describe('townhall/union-members', () => {
   refuses(
     'refuses a mapping that points to another member',
     rule,
-    /does not lead to BureauPaused.yaml/,
+    /does not lead from "paused" to BureauPaused.yaml/,
     'union-target',
     change(goodFiles(), union, ['discriminator', 'mapping', 'paused'], './BureauOther.yaml'),
+  );
+  refuses(
+    'refuses a mapping that swaps two members',
+    rule,
+    /does not lead from "paused" to BureauPaused.yaml[^]*does not lead from "archived" to BureauOther.yaml/,
+    'union-swapped',
+    change(goodFiles(), union, ['discriminator', 'mapping'], {
+      paused: './BureauOther.yaml',
+      archived: './BureauPaused.yaml',
+      activated: './BureauOther.yaml',
+    }),
   );
   const alternatives = sample('union-exclusive', exclusiveFiles());
   test('accepts mutually exclusive objects in a union', () => expect(alternatives()).toEqual([]));
