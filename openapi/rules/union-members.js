@@ -32,7 +32,7 @@ function checkUnion(schema, keyword, ctx) {
   const objects = objectsOf(schema[keyword], ctx, ctx.location);
   if (objects.length < 2) return;
   if (schema.discriminator !== undefined) checkMapping(schema, objects, ctx, report);
-  else if (!areExclusive(objects, schema['x-foreign'] === true))
+  else if (!hasOneOpenObject(objects, ctx) && !areExclusive(objects, schema['x-foreign'] === true))
     report(
       'The union of objects needs a `discriminator` with a `mapping`, or members that exclude each other.',
     );
@@ -49,14 +49,13 @@ function isScalarOrList(member) {
 
 // A member that is itself a union counts with its own members.
 function objectsOf(members, ctx, location) {
-  const objects = members.flatMap((member) => {
+  return members.flatMap((member) => {
     const target = follow(ctx, member, location);
     const nested = target.node.oneOf ?? target.node.anyOf;
     if (nested !== undefined && target.node.properties === undefined)
       return objectsOf(nested, ctx, target.location);
     return isObject(target.node) ? [target] : [];
   });
-  return hasOneOpenObject(objects, ctx) ? [] : objects;
 }
 
 // An open union: all objects but one require a common tag with distinct values, and the remaining object

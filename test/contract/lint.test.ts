@@ -617,6 +617,16 @@ describe('townhall/union-members', () => {
       activated: './BureauOther.yaml',
     }),
   );
+  refuses(
+    'refuses an object without a tag in a union with a discriminator',
+    rule,
+    /ByNumber.yaml does not require `kind`/,
+    'union-untagged',
+    change(openFiles(), `${schemas}/Bureau.yaml`, ['discriminator'], {
+      propertyName: 'kind',
+      mapping: { name: './ByName.yaml', number: './ByNumber.yaml' },
+    }),
+  );
   const alternatives = sample('union-exclusive', exclusiveFiles());
   test('accepts mutually exclusive objects in a union', () => expect(alternatives()).toEqual([]));
   const lintOpenUnion = sample('union-open', openFiles());
@@ -627,6 +637,13 @@ describe('townhall/union-members', () => {
     /needs a `discriminator` with a `mapping`/,
     'union-open-twice',
     change(openFiles(), `${schemas}/ByName.yaml`, ['properties', 'kind', 'const'], undefined),
+  );
+  refuses(
+    'refuses an object without a tag beside a union with another',
+    rule,
+    /needs a `discriminator` with a `mapping`/,
+    'union-open-nested',
+    nestedOpenFiles(),
   );
 });
 
@@ -645,6 +662,23 @@ function openFiles(): Files {
     },
     [`${schemas}/ByName.yaml`]: member({ type: 'string', const: 'name' }),
     [`${schemas}/ByNumber.yaml`]: member({ type: 'string' }),
+  };
+}
+
+function nestedOpenFiles(): Files {
+  const files = openFiles();
+  const { anyOf } = files[`${schemas}/Bureau.yaml`] as { anyOf: Json };
+  return {
+    ...files,
+    [`${schemas}/NameOrNumber.yaml`]: { anyOf },
+    [`${schemas}/ByPlace.yaml`]: {
+      type: 'object',
+      properties: { place: { type: 'string', description: 'The city.' } },
+    },
+    [`${schemas}/Bureau.yaml`]: {
+      anyOf: [{ $ref: './NameOrNumber.yaml' }, { $ref: './ByPlace.yaml' }],
+      example: { kind: 'name' },
+    },
   };
 }
 
