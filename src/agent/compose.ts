@@ -300,9 +300,9 @@ async function submitUnattended({ inputs }: Sessions, instructions: string): Pro
   return receipt;
 }
 
-// Limits of the keys of the agent, who is their one caller, and of the answers under them. An agent serves the
-// programs of one person, which repeat a call within minutes. In the growth benchmark, a table of 5,500 keys
-// took 10 MB.
+// Limits of the keys of the agent, who is their one caller, and of the answers under them. An agent serves
+// the programs of one person, which repeat a call within minutes. In the growth benchmark, a table of 5,500
+// keys took 10 MB.
 const maxKeys = 10_000;
 const maxStoredBytes = 4 * 1024 * 1024;
 // How long a key stays taken after its process has died.

@@ -102,8 +102,8 @@ async function listApprovals({ client }: AgentLink, signal: AbortSignal): Promis
   const { items } = await client.sessions.list({ status: 'requires_action', limit: maxSessions }, { signal });
   const approvals = await Promise.all(
     items.map(async ({ id, title }) => {
-      // The session may have been removed since. After any other error its approvals are missing until the next
-      // overview, which is better than an overview without an agent.
+      // The session may have been removed since. After any other error its approvals are missing until the
+      // next overview, which is better than an overview without an agent.
       const page = await client.sessions
         .listApprovals({ sessionId: id, status: 'pending' }, { signal })
         .catch(() => ({ items: [] }));

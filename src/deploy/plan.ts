@@ -144,8 +144,8 @@ async function resourceLines(
 ): Promise<PlanLine[]> {
   const { queue, storage } = resources;
   const lines: PlanLine[] = [];
-  // The plan does not look for the queue in the database. The first start of a City creates it, so a City that
-  // runs is taken to have it.
+  // The plan does not look for the queue in the database. The first start of a City creates it, so a City
+  // that runs is taken to have it.
   if (queue !== undefined)
     lines.push(planLine('queue', running !== null, `pg-boss in that database, ${queue.name}`));
   if (storage !== undefined) {

@@ -27,8 +27,9 @@ export function openLifecycle(
     async listen(listenAddress = { host: config.host, port: config.port }) {
       if (options.servesMetrics === false) options.log.debug({}, 'the primary process serves the metrics');
       else if ('host' in listenAddress) await telemetry.listen();
-      // With a socket from a supervisor, the previous version may still hold the metrics port, so retry. Before
-      // that, a supervised gateway listens at a Unix socket, and the previous version serves the metrics.
+      // With a socket from a supervisor, the previous version may still hold the metrics port, so retry.
+      // Before that, a supervised gateway listens at a Unix socket, and the previous version serves the
+      // metrics.
       else if ('fd' in listenAddress)
         void listenWithRetries(() => telemetry.listen(), { lifecycle, options });
       // Only a serving process maintains the ledger: commands that only read the data must not settle the

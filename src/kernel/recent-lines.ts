@@ -19,8 +19,8 @@ export interface RecentLinesOptions {
   maxLines?: number;
   maxCharacters?: number;
   /**
-   * The position of the first line; 0 when absent. Where readers go on after a restart, it must be higher than
-   * all positions before the restart: the reader then gets all lines since.
+   * The position of the first line; 0 when absent. Where readers go on after a restart, it must be higher
+   * than all positions before the restart: the reader then gets all lines since.
    */
   firstPosition?: number;
 }

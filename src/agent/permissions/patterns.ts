@@ -107,8 +107,8 @@ function normalizePath(path: string): string {
     .join('/');
 }
 
-// A path pattern as characters, escaped characters and wildcards. `**/` is one wildcard at the start of a name
-// only, where it also matches nothing: `src/**/x` matches `src/x`, but `src**/x` does not match `srcx`.
+// A path pattern as characters, escaped characters and wildcards. `**/` is one wildcard at the start of a
+// name only, where it also matches nothing: `src/**/x` matches `src/x`, but `src**/x` does not match `srcx`.
 function pathPieces(pattern: string): string[] {
   return pattern.match(/\\[^]|(?<=^|\/)\*\*\/|\*\*|[^]/gu) ?? [];
 }

@@ -32,8 +32,8 @@ const plainWord = /^[\w@%+=:,./~*?[\]^-]+$/;
 
 /**
  * Returns the simple commands in a normal form: words separated by single spaces, words with other characters
- * in single quotes. Undefined for a text with expansions other than file names, redirections, assignments, groups, comments or
- * control structures.
+ * in single quotes. Undefined for a text with expansions other than file names, redirections, assignments,
+ * groups, comments or control structures.
  */
 export function simpleCommands(text: string): string[] | undefined {
   const commands: string[][] = [[]];

@@ -20,8 +20,8 @@ export interface Server {
 }
 
 /**
- * The identity for each security scheme other than the user's. A machine credential has no variable of its own:
- * it takes the place of the administrator's.
+ * The identity for each security scheme other than the user's. A machine credential has no variable of its
+ * own: it takes the place of the administrator's.
  */
 const callerOfScheme: Readonly<Record<string, Identity>> = {
   adminSession: 'admin',

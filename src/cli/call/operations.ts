@@ -132,7 +132,8 @@ function credentialsOf({ security = [] }: Operation): string[] {
   return requirements.flat().filter((scheme) => !keyHeaderSchemes.includes(scheme));
 }
 
-// Other headers for a user token, for clients of other APIs. The command sends a token as a bearer token only.
+// Other headers for a user token, for clients of other APIs. The command sends a token as a bearer token
+// only.
 const keyHeaderSchemes = ['xApiKey', 'apiKey', 'xGoogApiKey'];
 
 function parameterMember(

@@ -9,8 +9,8 @@ export interface StderrLogOptions {
   level?: LogLevel;
   secrets?: readonly string[];
   /**
-   * Collects every line of level `info` and above, even if `level` keeps the line off standard error; with the
-   * level `debug` also those lines.
+   * Collects every line of level `info` and above, even if `level` keeps the line off standard error; with
+   * the level `debug` also those lines.
    */
   recent?: Pick<RecentLines, 'add'>;
   /** Called before a line is written to a terminal, such as to erase a progress line. */

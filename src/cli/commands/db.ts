@@ -187,8 +187,9 @@ async function migrateDatabase({ location, checkKey }: Target): Promise<Report> 
   }
   requireDatabase(location);
   const { applied } = await withDatabase(location, async (database) => {
-    // Like a start of the gateway, this throws, before anything is changed, when values are sealed and the key
-    // is missing or wrong. The agent's migrations concern only its own schema, which has no sealed values.
+    // Like a start of the gateway, this throws, before anything is changed, when values are sealed and the
+    // key is missing or wrong. The agent's migrations concern only its own schema, which has no sealed
+    // values.
     if (location.surface === 'gateway') await checkKey(await envStore(database).survey());
     return migrate(database, { ...location.migrations, log: stderrLog().log });
   });

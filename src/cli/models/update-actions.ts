@@ -162,8 +162,8 @@ async function applyPlan(
   if (!json) for (const line of describePlan(plan)) context.print(line);
   const isAllowed = refusals.length === 0 && !isDryRun;
   const isApplied = isAllowed && (yes || changes.length === 0 || (await confirmChanges(json)));
-  // `amend` leaves the content for a rollback as it is: a content without changes would otherwise replace it, and
-  // a rollback would restore the same models.
+  // `amend` leaves the content for a rollback as it is: a content without changes would otherwise replace it,
+  // and a rollback would restore the same models.
   if (isApplied) await (changes.length === 0 ? store.amend(document) : store.replace(document));
   if (json) context.print(JSON.stringify({ applied: isApplied, changes, pins, refusals }));
   else context.print(isApplied ? `Applied: ${store.file}` : 'Nothing was changed.');

@@ -36,8 +36,8 @@ interface BureausOptions {
 
 export interface Bureaus extends Service<'bureaus'>, ActiveBureauCache {
   /**
-   * Creates the Bureau `local` of the local edition. Changes nothing when it exists, also when it is paused or
-   * archived. Throws a Problem when `serverUrl` is not a valid entrypoint.
+   * Creates the Bureau `local` of the local edition. Changes nothing when it exists, also when it is paused
+   * or archived. Throws a Problem when `serverUrl` is not a valid entrypoint.
    */
   ensureLocal(serverUrl: string): Promise<void>;
   find(bureauId: string): Promise<Bureau | null>;

@@ -127,8 +127,8 @@ function isChangeCursor(value: unknown): value is ChangeCursor {
   return typeof txId === 'string' && /^\d{1,18}$/.test(txId) && isCursorText(line);
 }
 
-// JSON numbers are exact up to 2^53. The contract limits a grant to 10^12 credits, so a balance gets there only
-// after 9,000 of the largest grants.
+// JSON numbers are exact up to 2^53. The contract limits a grant to 10^12 credits, so a balance gets there
+// only after 9,000 of the largest grants.
 function serializeBalance(account: Pick<Account, 'accountId' | 'posted' | 'held' | 'owed'>): Balance {
   return {
     user_id: account.accountId,

@@ -84,8 +84,8 @@ export class OpenHold implements Hold {
   }
 
   /**
-   * The row is marked as sent already, by `hold` or `resume`. The next renewal of leases writes the price of the
-   * input as a checkpoint.
+   * The row is marked as sent already, by `hold` or `resume`. The next renewal of leases writes the price of
+   * the input as a checkpoint.
    */
   markSent({ inputCredits, facts }: SentAttempt): void {
     if (inputCredits > 0n) this.#addCheckpoint(inputCredits, facts);

@@ -73,7 +73,9 @@ async function sendCode(input, notice) {
   });
 }
 
-/** Rethrows the error. An attempt that has ended cannot take another input, so its error asks for a new code. */
+/**
+ * Rethrows the error. An attempt that has ended cannot take another input, so its error asks for a new code.
+ */
 function explainSpent(error) {
   if (error.code === 'login_spent' || error.code === 'login_not_found')
     throw Object.assign(

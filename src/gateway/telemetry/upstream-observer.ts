@@ -167,7 +167,8 @@ function recordAnswer(observation: Observation): void {
   const upstreamMs = addUpstreamMs(request, answeredMs - startedMs);
   upstreamMetrics.countCall(labels, 'answered');
   upstreamMetrics.countKey(attempt, 'answered');
-  // A streamed answer lasts as long as its request or detached work. A job has no request, and its answer has ended.
+  // A streamed answer lasts as long as its request or detached work. A job has no request, and its answer has
+  // ended.
   if (request === undefined) {
     recordEnd(observation, answeredMs, { isStream: false, isClientGone: false, notes: {} });
   } else {

@@ -19,8 +19,8 @@ export interface CloseOptions {
   /**
    * Time after `noticeMs` during which requests on open connections are still answered, with
    * `Connection: close`, while another server at the same address accepts new connections. None by
-   * default. At its end idle connections are closed, each at the earliest 0.4 seconds after its last response.
-   * Requests that arrive on the other connections are answered until `drainMs`.
+   * default. At its end idle connections are closed, each at the earliest 0.4 seconds after its last
+   * response. Requests that arrive on the other connections are answered until `drainMs`.
    */
   lingerMs?: number;
 }
@@ -28,7 +28,10 @@ export interface CloseOptions {
 export interface Drain {
   /** True once `close` has been called: from then on every response closes its connection. */
   isClosing(): boolean;
-  /** Throws a 503 once new requests are refused: from the start of the drain or, with `lingerMs`, after `drainMs`. */
+  /**
+   * Throws a 503 once new requests are refused: from the start of the drain or, with `lingerMs`, after
+   * `drainMs`.
+   */
   refuseLate(): void;
   /** Must be called when a response has ended or its client has disconnected. */
   responseEnded(): void;

@@ -21,8 +21,8 @@ export async function* readEvents({ events, content }: StreamedReply): AsyncGene
 }
 
 /**
- * The frames of an event stream, each with its blank line. A frame may have megabytes in hundreds of chunks, so
- * each chunk is searched for a blank line only once.
+ * The frames of an event stream, each with its blank line. A frame may have megabytes in hundreds of chunks,
+ * so each chunk is searched for a blank line only once.
  */
 export async function* readFrames(content: Uint8Array | AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const chunks = content instanceof Uint8Array ? [content] : content;

@@ -289,8 +289,8 @@ function createHttp(
 }
 
 /**
- * Whether the connection has its last response already, as one above a limit has. Node still parses its requests,
- * which must have no effect: they cannot be answered, and their client repeats them after the 429.
+ * Whether the connection has its last response already, as one above a limit has. Node still parses its
+ * requests, which must have no effect: they cannot be answered, and their client repeats them after the 429.
  */
 function isRefused(socket: Socket): boolean {
   return socket.writableEnded;

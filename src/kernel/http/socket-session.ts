@@ -223,8 +223,8 @@ export class SocketSession {
   }
 
   /**
-   * Waits while the client is slow. A large event is sent in fragments (RFC 6455, section 5.4), since the stall
-   * timer starts again for each of them, and pings go between them.
+   * Waits while the client is slow. A large event is sent in fragments (RFC 6455, section 5.4), since the
+   * stall timer starts again for each of them, and pings go between them.
    */
   async #send(event: JsonRecord): Promise<void> {
     const bytes = Buffer.from(JSON.stringify(event));

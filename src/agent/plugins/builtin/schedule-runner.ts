@@ -98,7 +98,8 @@ async function runOccurrence(state: RunnerState, scheduleId: string, dueAt: stri
   const { store, execute, clock } = state;
   const schedule = await store.find(scheduleId);
   if (!schedule || schedule.dueAt === null) return;
-  // An earlier delivery of this job has moved the row on, but may have failed before it enqueued the next job.
+  // An earlier delivery of this job has moved the row on, but may have failed before it enqueued the next
+  // job.
   if (schedule.dueAt !== dueAt) return enqueue(state, { scheduleId, dueAt: new Date(schedule.dueAt) });
   // Submit the run before moving the row on: a crash between the two repeats the occurrence instead
   // of losing it.

@@ -203,7 +203,8 @@ async function denyAfterExpiry(
       });
       return;
     } catch (error) {
-      // Any other error means that the wait was aborted, or that the approval was decided or removed meanwhile.
+      // Any other error means that the wait was aborted, or that the approval was decided or removed
+      // meanwhile.
       if (!(error instanceof Problem) || error.kind !== 'unavailable') return;
       waitMs = 1_000;
     }

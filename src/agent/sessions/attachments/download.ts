@@ -21,8 +21,8 @@ export function contentHeaders({ fileName }: Pick<AttachmentRecord, 'fileName'>)
 }
 
 /**
- * The media type with its parameters. Text gets UTF-8 as its only parameter: it was stored so, whatever charset
- * its caller named.
+ * The media type with its parameters. Text gets UTF-8 as its only parameter: it was stored so, whatever
+ * charset its caller named.
  */
 export function mediaTypeOf({
   contentType,

@@ -52,8 +52,8 @@ export interface EventLog extends Omit<LiveFeed, 'publish'> {
   ): Promise<(Result | 'stale')[]>;
   /**
    * The conversation up to this seq or a later one. `first` is the first input of a session while it is the
-   * whole conversation, which then needs no query; null otherwise. `seq` is then that of the last event of the
-   * start of its run, and counts as the message's: no other event of the conversation lies between.
+   * whole conversation, which then needs no query; null otherwise. `seq` is then that of the last event of
+   * the start of its run, and counts as the message's: no other event of the conversation lies between.
    */
   conversation(session: SessionRecord, seq: number, first: UiMessage | null): Promise<Conversation>;
   /** The seq of an event of a run, after the seq `after`; undefined when the log has no such event. */

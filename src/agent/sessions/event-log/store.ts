@@ -466,7 +466,10 @@ async function openTexts(
   }));
 }
 
-/** All events of an unsettled run in its own session. None is folded: a session with an active run is not at rest. */
+/**
+ * All events of an unsettled run in its own session. None is folded: a session with an active run is not at
+ * rest.
+ */
 export async function readRunEvents(
   sql: Sql,
   { runId, sessionKey }: { runId: string; sessionKey: string },

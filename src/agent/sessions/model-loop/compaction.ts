@@ -29,8 +29,8 @@ export interface CompactionOptions {
   recover(error: unknown): Promise<void>;
 }
 
-// The window that is assumed for a model whose window is unknown. It is smaller than the one that `context.ts`
-// assumes for a prompt, because summaries of longer requests are rarely good.
+// The window that is assumed for a model whose window is unknown. It is smaller than the one that
+// `context.ts` assumes for a prompt, because summaries of longer requests are rarely good.
 const defaultWindow = 100_000;
 const requestShare = 0.5;
 const summaryShare = 0.1;

@@ -44,8 +44,8 @@ export interface RunWriter {
   /**
    * Records events that depend on the session's state: `planWrite` is called in the transaction that writes
    * them. When it returns null, nothing is written. Its last event is one of the run, and no earlier write of
-   * the run has an equal one. Resolves with the seq of the last event; with null when nothing was written, also
-   * because the run is no longer the session's active run.
+   * the run has an equal one. Resolves with the seq of the last event; with null when nothing was written,
+   * also because the run is no longer the session's active run.
    */
   recordFrom(
     planWrite: (unit: UnitOfWork) => Promise<{ events: readonly LogEntry[]; change: SessionChange } | null>,

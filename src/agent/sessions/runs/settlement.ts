@@ -63,8 +63,9 @@ export interface SettleResult {
 }
 
 /**
- * Calls the work with rules that record its claims. If the work fails, its claimed runs are released: they would
- * occupy places, and no sweep would settle those whose start was committed although the answer was lost.
+ * Calls the work with rules that record its claims. If the work fails, its claimed runs are released: they
+ * would occupy places, and no sweep would settle those whose start was committed although the answer was
+ * lost.
  */
 export async function releasingClaims<T>(
   rules: SettlementRules,

@@ -59,8 +59,8 @@ export function createComposer(options: ComposerOptions): HTMLFormElement {
     area.value = joinTexts([...unsentMessages.map(({ text }) => text), area.value]);
     attachments.set([...unsentMessages.flatMap(({ files }) => files), ...attachments.read()]);
     draft.save();
-    // A session other than a chat accepts a repeated message once, by its id. `isSameMessage` keeps the id only
-    // of a single message without files, so any other message could arrive twice.
+    // A session other than a chat accepts a repeated message once, by its id. `isSameMessage` keeps the id
+    // only of a single message without files, so any other message could arrive twice.
     const isAcceptedOnce = chatId === null && refusedMessage?.files.length === 0;
     showProblem(problem, error, { mayHaveArrived: !isAcceptedOnce && isUnanswered(error) });
   }

@@ -375,7 +375,9 @@ function arrayField(schema: Schema, { path, isRequired }: MemberOptions): Field 
   };
 }
 
-/** Reads a field of a form or list. The path of a FieldError gets the name or `[index]` of the field in front. */
+/**
+ * Reads a field of a form or list. The path of a FieldError gets the name or `[index]` of the field in front.
+ */
 function readMember(field: Field, step: string): unknown {
   try {
     return field.read();

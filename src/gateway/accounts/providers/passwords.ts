@@ -50,7 +50,8 @@ export function createPasswords({
     if (result.rounds >= rounds) return { userId, passwordDigest: storedDigest };
     const passwordDigest = await digestPassword(password, rounds);
     if (await store.changePassword(userId, storedDigest, passwordDigest)) return { userId, passwordDigest };
-    // A concurrent login or password change has replaced the digest, so check the password against the new one.
+    // A concurrent login or password change has replaced the digest, so check the password against the new
+    // one.
     return verify(source, password);
   }
 

@@ -38,8 +38,8 @@ export function newProgress(reasoningSinceMs?: number): Progress {
   };
 }
 
-// The ledger writes a checkpoint every 2 s or 256 tokens. Pricing a checkpoint costs more than counting a piece
-// of a stream, so one is taken only after this time or this much text, whichever comes first.
+// The ledger writes a checkpoint every 2 s or 256 tokens. Pricing a checkpoint costs more than counting a
+// piece of a stream, so one is taken only after this time or this much text, whichever comes first.
 const checkpointMs = 250;
 const checkpointBytes = 256;
 

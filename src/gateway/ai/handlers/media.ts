@@ -183,7 +183,9 @@ async function openMedia(
 // expiry of a new one.
 const freshLinkSeconds = 60;
 
-/** Opens a file of a job that was read at `readAt`, as a link made then; null if the file has been deleted. */
+/**
+ * Opens a file of a job that was read at `readAt`, as a link made then; null if the file has been deleted.
+ */
 export function openFreshMedia(
   { jobs }: Pick<MediaOptions, 'jobs'>,
   mediaId: string,

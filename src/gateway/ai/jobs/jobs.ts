@@ -264,9 +264,9 @@ async function cancelJob(context: JobsContext, address: JobAddress): Promise<Job
 }
 
 /**
- * Ends the payment of a job that has ended. When the database fails, it is repeated in the background for up to
- * a minute, and this call rejects. Nothing else would release the hold: a job ends only once, and while the
- * process of its run lives, that process renews the lease of the hold.
+ * Ends the payment of a job that has ended. When the database fails, it is repeated in the background for up
+ * to a minute, and this call rejects. Nothing else would release the hold: a job ends only once, and while
+ * the process of its run lives, that process renews the lease of the hold.
  */
 async function endPayment(context: JobsContext, jobId: string, work: () => Promise<void>): Promise<void> {
   try {

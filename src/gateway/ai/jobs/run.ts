@@ -286,8 +286,8 @@ const maxDatabaseRetries = 60;
 const databaseRetryMs = 1_000;
 
 /**
- * Repeats the work while it fails, for up to one minute or until the signal is aborted. A JobLostError is thrown
- * at once.
+ * Repeats the work while it fails, for up to one minute or until the signal is aborted. A JobLostError is
+ * thrown at once.
  */
 export function retryForDatabase<T>(
   { clock }: Pick<RunContext, 'clock'>,

@@ -190,8 +190,9 @@ export function isAbsurd(tokens: Tokens, bound: { input: number; output: number 
   );
 }
 
-// Tokens that a provider counts without showing them may exceed a bound slightly, but not eightfold. The 1,024
-// input tokens and 16 output tokens above are for bounds near zero, which a few such tokens exceed eightfold.
+// Tokens that a provider counts without showing them may exceed a bound slightly, but not eightfold. The
+// 1,024 input tokens and 16 output tokens above are for bounds near zero, which a few such tokens exceed
+// eightfold.
 const absurdFactor = 8;
 
 const bytesPerToken = 4;

@@ -44,9 +44,9 @@ export function damagedSegments({ gaps, syncedSeq }: JournalFacts): string[] {
 }
 
 /**
- * Lines in order, at most 500 at a time. A segment that is deleted in the meantime counts as a gap: the readers
- * that look at the gaps have the journal to themselves, and the journal of this process deletes segments whose
- * charges are applied.
+ * Lines in order, at most 500 at a time. A segment that is deleted in the meantime counts as a gap: the
+ * readers that look at the gaps have the journal to themselves, and the journal of this process deletes
+ * segments whose charges are applied.
  */
 export async function* readLines(folder: string, facts: JournalFacts): AsyncGenerator<NumberedLine[]> {
   const segments = await listSegments(folder);

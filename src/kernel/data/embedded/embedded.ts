@@ -35,8 +35,8 @@ export interface Embedded {
    */
   dial(options?: { isPatient?: boolean }): Promise<Duplex>;
   /**
-   * The whole cluster as a gzipped tar, usable as a seed. All other queries wait while its files are read; the
-   * tar is compressed beside them.
+   * The whole cluster as a gzipped tar, usable as a seed. All other queries wait while its files are read;
+   * the tar is compressed beside them.
    */
   dump(): Promise<Uint8Array>;
   /**

@@ -169,8 +169,8 @@ function changingActions(workspaceOf: WorkspaceOf): FilesActions<'write' | 'edit
   };
 }
 
-// Writes and removals follow no links, so the path of the call is the path that is changed. The rules are decided
-// before `needsApproval`, which therefore sees the updated protection.
+// Writes and removals follow no links, so the path of the call is the path that is changed. The rules are
+// decided before `needsApproval`, which therefore sees the updated protection.
 async function writePermissions(workspace: Workspace, path: string): Promise<ToolPermission[]> {
   await workspace.updateProtected();
   return [{ path, isProtected: workspace.isProtected(path) }];

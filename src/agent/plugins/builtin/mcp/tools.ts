@@ -121,8 +121,9 @@ function inputSchema({ inputSchema: schema }: McpTool): JsonSchema | null {
 }
 
 // The name must not depend on the connected servers, or a call could reach another server than
-// intended. A name that is cut, whose characters outside of ASCII are replaced, or that has no letter or digit
-// (its slug is then `tool`) gets a digest of the original. Only a tool that is called `tool` keeps that slug.
+// intended. A name that is cut, whose characters outside of ASCII are replaced, or that has no letter or
+// digit (its slug is then `tool`) gets a digest of the original. Only a tool that is called `tool` keeps that
+// slug.
 function actionName(server: string, tool: string): string {
   const slug =
     tool

@@ -43,9 +43,9 @@ export interface ScanOptions {
   /** Absolute paths of files that count as protected under any name. */
   programs: ReadonlySet<string>;
   /**
-   * Whether to make a folder readable whose mode prevents reading it; otherwise the scan hides it. Set for the
-   * scan after a command, which must find the protected files whatever else the command created: it goes on
-   * beyond `maxEntries` and past folders whose paths are too long.
+   * Whether to make a folder readable whose mode prevents reading it; otherwise the scan hides it. Set for
+   * the scan after a command, which must find the protected files whatever else the command created: it goes
+   * on beyond `maxEntries` and past folders whose paths are too long.
    */
   makesUsable?: ((folder: string) => boolean) | undefined;
 }

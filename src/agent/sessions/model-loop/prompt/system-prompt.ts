@@ -50,8 +50,8 @@ export function systemSections(
 }
 
 /**
- * Whether the plugin has actions or may offer some, now or later. Its tools of the moment do not count, so that
- * the prompt stays the same while, for example, an MCP server is not reachable.
+ * Whether the plugin has actions or may offer some, now or later. Its tools of the moment do not count, so
+ * that the prompt stays the same while, for example, an MCP server is not reachable.
  */
 function hasActions(plugin: ManagedPlugin): boolean {
   const { actions, start } = plugin.definition;

@@ -32,8 +32,9 @@ export function serializeAnswer(answer: Answer, options: GeminiAnswerOptions): G
 }
 
 /**
- * Throws the errors of the parts, and a Problem when they end without a `finish`. The end of the content waits
- * for the finish reason: a chat of Google's client for Python forgets an answer with a chunk without content.
+ * Throws the errors of the parts, and a Problem when they end without a `finish`. The end of the content
+ * waits for the finish reason: a chat of Google's client for Python forgets an answer with a chunk without
+ * content.
  */
 export async function* serializeChunks(
   parts: AsyncIterable<StreamPart>,

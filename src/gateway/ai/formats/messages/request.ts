@@ -56,7 +56,9 @@ export function toModelCall(body: MessageRequest, options: TranslateOptions): Mo
   };
 }
 
-/** Members that reach a model of the hub. Of `service_tier` only the values that change nothing are accepted. */
+/**
+ * Members that reach a model of the hub. Of `service_tier` only the values that change nothing are accepted.
+ */
 export const supportedMembers: ReadonlySet<string> = new Set([
   'model',
   'messages',

@@ -43,8 +43,8 @@ export interface StoredResponses {
   /** Replaces a running response with its final version; no effect when it is deleted or already final. */
   finish(responseId: string, response: JsonRecord): Promise<void>;
   /**
-   * Records that this process no longer runs the response. If its final version could not be stored, it counts
-   * as failed once its lease has expired.
+   * Records that this process no longer runs the response. If its final version could not be stored, it
+   * counts as failed once its lease has expired.
    */
   endRun(responseId: string): void;
   renew(responseIds: readonly string[]): Promise<void>;
@@ -87,7 +87,8 @@ const leaseSeconds = 30;
 const maxLinks = 1_000;
 /** The limit of a request's body; a conversation counts as one. */
 export const maxConversationBytes = 10 * 1024 * 1024;
-// Base64 of the sealed texts is a third longer, and each of up to 1,000 rows counts 1 KiB in addition: 14.3 MiB.
+// Base64 of the sealed texts is a third longer, and each of up to 1,000 rows counts 1 KiB in addition: 14.3
+// MiB.
 const maxSealedBytes = Math.ceil(maxConversationBytes * 1.5);
 const cleanEveryMs = 600_000;
 const cleanBatch = 500;
@@ -222,7 +223,8 @@ async function findResponse(
 ): Promise<JsonRecord> {
   const { store } = options;
   let row = await store.find(address);
-  // After an outage of the database, the lease of a response that runs here may be expired until it is renewed.
+  // After an outage of the database, the lease of a response that runs here may be expired until it is
+  // renewed.
   if (row?.state === 'abandoned' && !runningIds.has(row.responseId)) {
     await failOne(options, row);
     row = await store.find(address);
