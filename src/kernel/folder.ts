@@ -1,6 +1,6 @@
-// Folders of settings: created level by level, and checked before a server opens anything.
+// Folders: created level by level, synced, and those of settings checked before a server opens anything.
 import { constants } from 'node:fs';
-import { access, mkdir, stat } from 'node:fs/promises';
+import { access, mkdir, open, stat } from 'node:fs/promises';
 import { dirname, resolve, sep } from 'node:path';
 import { errorCode, isMissing } from './file-errors.ts';
 import { SettingError } from './settings.ts';
@@ -28,6 +28,19 @@ export async function makeFolder(path: string): Promise<void> {
     await mkdir(folder, { mode: 0o700 }).catch((secondError: unknown) => {
       if (errorCode(secondError) !== 'EEXIST') throw secondError;
     });
+  }
+}
+
+/** Syncs a folder, so that its new names survive a power loss. */
+export async function syncFolder(folder: string): Promise<void> {
+  const handle = await open(folder, 'r');
+  try {
+    await handle.sync();
+  } catch (error) {
+    // Some systems cannot sync a folder; there a rename is as durable as they make it.
+    if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes(errorCode(error) ?? '')) throw error;
+  } finally {
+    await handle.close();
   }
 }
 

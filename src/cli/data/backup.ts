@@ -8,7 +8,7 @@ import { askAllReports, startNewGeneration } from '../../gateway/credits/index.t
 import { envStore } from '../../gateway/env/index.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { connect, type Database } from '../../kernel/data/database.ts';
-import { makeFolder } from '../../kernel/folder.ts';
+import { makeFolder, syncFolder } from '../../kernel/folder.ts';
 import { SettingError } from '../../kernel/settings.ts';
 import type { CommandContext } from '../command-line/command.ts';
 import { stderrLog } from '../command-line/stderr-log.ts';
@@ -309,14 +309,4 @@ function isPostgres(location: DatabaseLocation): location is PostgresLocation {
 function codeOf(error: unknown): string {
   const { code } = error as { code?: unknown };
   return typeof code === 'string' ? code : 'unknown';
-}
-
-/** fsyncs the folder, so that a new or renamed entry survives a power failure. */
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
 }

@@ -3,8 +3,8 @@
 import { chmod, open, rename, rm, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { randomUUID } from 'node:crypto';
-import { errorCode, isMissing } from '../file-errors.ts';
-import { makeFolder } from '../folder.ts';
+import { isMissing } from '../file-errors.ts';
+import { makeFolder, syncFolder } from '../folder.ts';
 
 export interface StoredBytes {
   size: number;
@@ -79,18 +79,6 @@ async function writeDurably(path: string, content: Uint8Array | AsyncIterable<Ui
   }
   // The umask only removes bits from the mode; restore them.
   await chmod(path, 0o600);
-}
-
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } catch (error) {
-    // Some systems cannot sync a folder; there a rename is as durable as they make it.
-    if (!['EINVAL', 'EPERM', 'EISDIR', 'ENOTSUP'].includes(errorCode(error) ?? '')) throw error;
-  } finally {
-    await handle.close();
-  }
 }
 
 // Opens the file at the first read, so unread content holds no file open.

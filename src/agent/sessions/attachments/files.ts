@@ -5,6 +5,7 @@ import { constants } from 'node:fs';
 import { mkdir, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMissing } from '../../../kernel/file-errors.ts';
+import { syncFolder } from '../../../kernel/folder.ts';
 import { id } from '../../../kernel/ids.ts';
 import { invalidMember, Problem } from '../../../kernel/problem.ts';
 
@@ -149,16 +150,6 @@ export function attachmentFiles(dataDir: string): AttachmentFiles {
     },
     removeAll: (sessionKey) => rm(folderOf(sessionKey), { recursive: true, force: true }),
   };
-}
-
-/** Syncs a folder, so that its new names survive a power failure. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }
 
 function ignoreMissingFile(error: unknown): null {

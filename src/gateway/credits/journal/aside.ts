@@ -5,13 +5,13 @@ import { cp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/prom
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
 import { isMissing, readTextIfExists } from '../../../kernel/file-errors.ts';
-import { makeFolder } from '../../../kernel/folder.ts';
+import { makeFolder, syncFolder } from '../../../kernel/folder.ts';
 import { id, type MakeId } from '../../../kernel/ids.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
 import { clearAppliedAt, readGeneration, writeGeneration } from './folder-facts.ts';
 import type { AsideReason } from './journal.ts';
 import { damagedSegments, emptyFacts, readLines } from './journal-reader.ts';
-import { listSegments, syncFolder } from './segment-file.ts';
+import { listSegments } from './segment-file.ts';
 
 const asideName = 'aside';
 const reasonName = 'reason.json';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type Clock, systemClock } from '../../../kernel/clock.ts';
 import { type FolderLock, tryLockFolder } from '../../../kernel/data/embedded/folder-lock.ts';
 import { isMissing } from '../../../kernel/file-errors.ts';
-import { makeSettingFolder } from '../../../kernel/folder.ts';
+import { makeSettingFolder, syncFolder } from '../../../kernel/folder.ts';
 import { type MakeId, id } from '../../../kernel/ids.ts';
 import type { Log } from '../../../kernel/log.ts';
 import { abandonedJournal } from './abandoned-journal.ts';
@@ -13,7 +13,7 @@ import { moveAside } from './aside.ts';
 import { readGeneration, removeFolder, writeGeneration } from './folder-facts.ts';
 import type { AbandonedJournal, Journal, JournalDirectory } from './journal.ts';
 import { openJournal } from './open-journal.ts';
-import { listSegments, type SegmentFiles, segmentFiles, syncFolder } from './segment-file.ts';
+import { listSegments, type SegmentFiles, segmentFiles } from './segment-file.ts';
 
 export interface JournalDirectoryOptions {
   /** JOURNAL_PATH. */

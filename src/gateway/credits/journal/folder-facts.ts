@@ -3,8 +3,9 @@
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTextIfExists } from '../../../kernel/file-errors.ts';
+import { syncFolder } from '../../../kernel/folder.ts';
 import { asRecord, parseJsonOrUndefined } from '../../../kernel/json-value.ts';
-import { listSegments, syncFolder } from './segment-file.ts';
+import { listSegments } from './segment-file.ts';
 
 const identityName = 'journal.json';
 const appliedName = 'applied';

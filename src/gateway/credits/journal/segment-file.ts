@@ -4,6 +4,7 @@
 import { fdatasync, writeSync } from 'node:fs';
 import { type FileHandle, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { syncFolder } from '../../../kernel/folder.ts';
 
 export interface SegmentFile {
   /** Writes all bytes into the page cache of the system. Throws the system's error. */
@@ -82,14 +83,4 @@ function segmentFile(handle: FileHandle): SegmentFile {
       }
     },
   };
-}
-
-/** Syncs a folder, so that its new names survive a power loss. */
-export async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }
