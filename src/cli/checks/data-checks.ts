@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import type { GatewayConfig } from '../../gateway/config.ts';
 import { envStore } from '../../gateway/env/index.ts';
 import { errorText } from '../../kernel/error-text.ts';
+import { decodePercent } from '../../kernel/percent-encoding.ts';
 import {
   gatewayDatabase,
   hasDatabase,
@@ -175,16 +176,8 @@ function unusableDatabase(error: unknown, { databaseUrl }: GatewayConfig): Findi
 
 function withoutPassword(message: string, databaseUrl: string): string {
   const { password } = URL.canParse(databaseUrl) ? new URL(databaseUrl) : { password: '' };
-  return [password, decodedOrSame(password)]
+  // A password with a single `%` cannot be decoded, which is why its database cannot be used.
+  return [password, decodePercent(password)]
     .filter((part) => part !== '')
     .reduce((text, part) => text.replaceAll(part, '[redacted]'), message);
-}
-
-/** A password with a single `%` cannot be decoded, which is why its database cannot be used. */
-function decodedOrSame(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

@@ -24,8 +24,8 @@ import {
 import { settlesWithin } from '../async.ts';
 import type { Clock } from '../clock.ts';
 import type { Log } from '../log.ts';
+import { decodePercent } from '../percent-encoding.ts';
 import type { Surface } from '../problem.ts';
-import { parseHeaders } from './collector-headers.ts';
 import type { TelemetryContext } from './context.ts';
 import type { Span, SpanAttributes, Traces } from './traces.ts';
 
@@ -198,6 +198,15 @@ function warnOnFailure(
     shutdown: () => exporter.shutdown(),
     forceFlush: async () => exporter.forceFlush?.(),
   };
+}
+
+/** Reads `name=value` pairs, separated by commas; invalid pairs are dropped. */
+function parseHeaders(text: string | undefined): Record<string, string> {
+  const pairs = (text ?? '').split(',').flatMap((pair): [string, string][] => {
+    const [, name, value] = /^\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? [];
+    return name === undefined || value === undefined ? [] : [[name, decodePercent(value)]];
+  });
+  return Object.fromEntries(pairs);
 }
 
 /** Replaces the library's default, which contains the machine's name and user. */

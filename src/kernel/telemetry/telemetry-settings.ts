@@ -1,7 +1,7 @@
 // The settings of metrics and traces, common to gateway and agent: rows for their tables, and the
 // parsed result.
+import { decodePercent } from '../percent-encoding.ts';
 import { integer, optionalInteger, optionalText, secretText, SettingError, text } from '../settings.ts';
-import { decodeHeaderValue } from './collector-headers.ts';
 import type { TelemetrySettings } from './telemetry.ts';
 
 /** The rows. The agent's port has its own key, since both servers may be started with one environment. */
@@ -83,7 +83,7 @@ export function telemetrySecrets({ traces }: TelemetrySettings): string[] {
     .split(',')
     .map((pair) => pair.slice(pair.indexOf('=') + 1).trim());
   // The values are sent decoded.
-  const values = [...encodedValues, ...encodedValues.map(decodeHeaderValue)];
+  const values = [...encodedValues, ...encodedValues.map(decodePercent)];
   const keys = values.map((value) => value.replace(/^(?:Basic|Bearer)(?: |%20)+/i, ''));
   return [...new Set([...values, ...keys])].filter((value) => value !== '');
 }

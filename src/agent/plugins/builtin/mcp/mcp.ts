@@ -3,6 +3,7 @@
 // affects only its own tools.
 import type { Clock } from '../../../../kernel/clock.ts';
 import type { Log } from '../../../../kernel/log.ts';
+import { decodePercent } from '../../../../kernel/percent-encoding.ts';
 import type { Redactor } from '../../../../kernel/secrets/secret.ts';
 import { settlesWithin } from '../../../../kernel/async.ts';
 import type { McpServer } from '../../definition/mcp-server.ts';
@@ -93,14 +94,5 @@ function secretsOf(server: McpServer): string[] {
       /key|token|secret|pass|auth|credential/i.test(name) ? [value] : [],
     );
   const { password, searchParams } = new URL(server.url);
-  return [...Object.values(server.headers ?? {}), ...searchParams.values(), decode(password)];
-}
-
-/** The text without percent encoding; the text itself if that is malformed. */
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+  return [...Object.values(server.headers ?? {}), ...searchParams.values(), decodePercent(password)];
 }

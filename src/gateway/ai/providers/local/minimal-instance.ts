@@ -3,6 +3,7 @@
 // so all values, schema members read and output bytes count against one budget per call.
 import { decodePointerName } from '../../../../kernel/json-pointer.ts';
 import { isRecord } from '../../../../kernel/json-value.ts';
+import { decodePercent } from '../../../../kernel/percent-encoding.ts';
 import { unsupportedMember } from '../../hub/problems.ts';
 
 type Schema = Readonly<Record<string, unknown>>;
@@ -235,21 +236,12 @@ function resolve(root: Schema, pointer: string, budget: InstanceBudget): unknown
   spend(budget, { steps: 1 + Math.ceil(pointer.length / 64) });
   let value: unknown = root;
   for (const segment of pointer.slice(1).split('/').slice(1)) {
-    const name = decodePointer(segment);
+    const name = decodePointerName(decodePercent(segment));
     const container = isRecord(value) || Array.isArray(value) ? (value as Record<string, unknown>) : {};
     value = Object.hasOwn(container, name) ? container[name] : undefined;
     if (value === undefined) return {};
   }
   return value;
-}
-
-function decodePointer(segment: string): string {
-  try {
-    return decodePointerName(decodeURIComponent(segment));
-  } catch {
-    // An invalid percent escape is taken literally.
-    return segment;
-  }
 }
 
 function guessType(schema: Schema): string {
