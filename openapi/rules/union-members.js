@@ -81,8 +81,6 @@ function isObject({ type, properties, allOf }) {
 function checkMapping({ discriminator }, objects, ctx, report) {
   const { propertyName, mapping = {} } = discriminator;
   for (const object of objects) {
-    // `x-open` marks the object of an open union that takes every other value, so no entry can name it.
-    if (object.node['x-open'] === true) continue;
     const tags = tagsOf(ctx, object, propertyName);
     const place = pointerOf(object.location);
     if (tags === undefined)
