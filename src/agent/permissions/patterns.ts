@@ -149,10 +149,10 @@ function matchesPathCharacter(piece: string, character: string): boolean {
 }
 
 function matchesInAnyCase(pattern: string, path: string): boolean {
-  return matchesPathPieces(pathPieces(pattern).map(foldCase), [...path].map(foldCase));
+  return matchesPathPieces(pathPieces(pattern).map(withoutCase), [...path].map(withoutCase));
 }
 
 // `ſ` and `K` (the Kelvin sign) equal `s` and `k`; each needs another of the two conversions.
-function foldCase(character: string): string {
+function withoutCase(character: string): string {
   return character.toLowerCase().toUpperCase().toLowerCase();
 }

@@ -93,12 +93,12 @@ export function createUsageAlarms({
 /** Stores alarms in the background. An alarm that cannot be stored is kept for `repeatFailed`. */
 function createAlarmWrites({ clock, store, log }: Pick<UsageAlarmsOptions, 'clock' | 'store' | 'log'>) {
   const writes = new Set<Promise<void>>();
-  let failed: { userId: string; timeMs: number }[] = [];
+  let failedAlarms: { userId: string; timeMs: number }[] = [];
 
   function add(userId: string, timeMs: number): void {
     if (store === undefined) return;
     const write = store.add(userId).catch((error: unknown) => {
-      failed.push({ userId, timeMs });
+      failedAlarms.push({ userId, timeMs });
       log?.warn(
         { err: error, userId },
         'a usage alarm could not be stored yet; until then it counts in this process only',
@@ -112,11 +112,11 @@ function createAlarmWrites({ clock, store, log }: Pick<UsageAlarmsOptions, 'cloc
     add,
     repeatFailed(): void {
       const oldestMs = clock.monotonicMs() - alarmWindowMs;
-      const alarms = failed;
-      failed = [];
-      for (const { userId, timeMs } of alarms) if (timeMs > oldestMs) add(userId, timeMs);
+      const repeatedAlarms = failedAlarms;
+      failedAlarms = [];
+      for (const { userId, timeMs } of repeatedAlarms) if (timeMs > oldestMs) add(userId, timeMs);
     },
-    hasUnstored: (): boolean => writes.size > 0 || failed.length > 0,
+    hasUnstored: (): boolean => writes.size > 0 || failedAlarms.length > 0,
     async untilSettled(): Promise<void> {
       await Promise.all(writes);
     },

@@ -340,12 +340,12 @@ async function withVerification<Result>(
   const readChunk =
     (chunkSql: Sql): ReadChunk =>
     async (part, { after, size, days }) => {
-      const mismatches: LedgerFault[] = await chunkSql<LedgerFault[]>`
+      const rows: LedgerFault[] = await chunkSql<LedgerFault[]>`
         select finding as fault, subject as row, expected, found
         from ${chunkSql.unsafe(`gateway.credits_verify_${part}`)}(${after}, ${size}, ${days})`;
       // The last row is no fault: it has the number of checked rows, and the key of the next chunk or null.
-      const last: { row: string | null; expected: string | null } | undefined = mismatches.pop();
-      return { faults: mismatches, rowCount: Number(last?.expected ?? 0), next: last?.row ?? null };
+      const last: { row: string | null; expected: string | null } | undefined = rows.pop();
+      return { faults: rows, rowCount: Number(last?.expected ?? 0), next: last?.row ?? null };
     };
   try {
     // The embedded engine has one session: a transaction over all chunks would

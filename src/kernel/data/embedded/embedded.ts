@@ -94,7 +94,7 @@ async function supervise(
   { log, release }: { log: Log; release: () => void },
 ): Promise<Embedded> {
   let engine: Promise<Engine> | undefined;
-  let closing: Promise<void> | undefined;
+  let closePromise: Promise<void> | undefined;
   // The engine's thread answers one dump at a time.
   const serializeDumps = createSerializer();
 
@@ -104,7 +104,7 @@ async function supervise(
       async ({ exit }) => {
         const reason = await exit;
         engine = undefined;
-        if (closing === undefined)
+        if (closePromise === undefined)
           log.error({ reason }, 'the embedded database stopped; the next query starts it again');
       },
       () => {
@@ -115,7 +115,7 @@ async function supervise(
   }
 
   function runningEngine(): Promise<Engine> {
-    if (closing !== undefined) throw new Error('The embedded database is closed.');
+    if (closePromise !== undefined) throw new Error('The embedded database is closed.');
     return (engine ??= start());
   }
 
@@ -131,7 +131,7 @@ async function supervise(
   return {
     dial: async ({ isPatient = false } = {}) => (await runningEngine()).dial(isPatient),
     dump: () => serializeDumps(async () => (await runningEngine()).dump()),
-    close: () => (closing ??= stop()),
+    close: () => (closePromise ??= stop()),
   };
 }
 

@@ -52,9 +52,9 @@ function readValue(text: string, start: number): { value: string; end: number } 
       char = '';
     } else if (char === '\\') {
       index += 1;
-      const escaped = text[index] ?? '';
+      const nextChar = text[index] ?? '';
       // A backslash at the end of a line continues the value on the next line.
-      char = escaped === '\n' ? '' : (escapes[escaped] ?? escaped);
+      char = nextChar === '\n' ? '' : (escapes[nextChar] ?? nextChar);
     }
     value += char;
     length = value.length;

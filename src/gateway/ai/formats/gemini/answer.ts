@@ -40,21 +40,21 @@ export async function* serializeChunks(
   parts: AsyncIterable<StreamPart>,
   options: GeminiAnswerOptions,
 ): AsyncGenerator<GeminiAnswer> {
-  let held: GeminiPart[] = [];
+  let pendingParts: GeminiPart[] = [];
   let hasBegun = false;
   try {
     for await (const part of parts) {
       if (part.type === 'error') throw part.error;
       if (part.type === 'finish') {
-        const lastChunk = toChunk(held, options, toFinishReason(part.finishReason));
-        held = [];
+        const lastChunk = toChunk(pendingParts, options, toFinishReason(part.finishReason));
+        pendingParts = [];
         yield { ...lastChunk, usageMetadata: toUsage(part.usage) };
         return;
       }
       const next = partsOfStream(part, options);
       if (next.length === 0) continue;
-      const ready = joinTexts([...held, ...next]);
-      held = takeEnd(ready);
+      const ready = joinTexts([...pendingParts, ...next]);
+      pendingParts = takeEnd(ready);
       if (ready.length === 0) continue;
       hasBegun = true;
       yield toChunk(ready, options);
@@ -62,21 +62,21 @@ export async function* serializeChunks(
     throw truncatedAnswer();
   } catch (error) {
     // A failure before the first chunk still gets an HTTP status.
-    if (hasBegun && held.length > 0) yield toChunk(held, options);
+    if (hasBegun && pendingParts.length > 0) yield toChunk(pendingParts, options);
     throw error;
   }
 }
 
 /** Joins the texts of adjacent parts. A part with a signature must stay as it is. */
 function joinTexts(parts: readonly GeminiPart[]): GeminiPart[] {
-  const joined: GeminiPart[] = [];
+  const result: GeminiPart[] = [];
   for (const part of parts) {
-    const last = joined.at(-1);
+    const last = result.at(-1);
     if (isPlainText(last) && isPlainText(part) && last.thought === part.thought)
-      joined[joined.length - 1] = { ...last, text: last.text + part.text };
-    else joined.push(part);
+      result[result.length - 1] = { ...last, text: last.text + part.text };
+    else result.push(part);
   }
-  return joined;
+  return result;
 }
 
 /** Removes and returns the end of the parts: the last character of a text, or the last part. */
