@@ -3,10 +3,10 @@
 // unavailable. So does `process.exit()`, which throws. Lines that a plugin prints go to the log.
 import type { Log } from '../../kernel/log.ts';
 import { type CodeOwner, containErrors, currentOwner, runAs } from '../../kernel/operator-errors.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 import type { ServiceDefinition, ServiceOperation } from '../service-definition.ts';
 import type { PluginHooks } from './definition/hooks.ts';
 import type { Action, Plugin, StartContext } from './definition/plugin.ts';
-import { startOfText } from '../../kernel/start-of-text.ts';
 
 /** The plugin that owns running code. */
 export interface PluginOwner {

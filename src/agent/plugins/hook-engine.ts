@@ -5,8 +5,8 @@ import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
 import { Problem } from '../../kernel/problem.ts';
-import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './definition/hooks.ts';
 import { startOfText } from '../../kernel/start-of-text.ts';
+import type { HookCall, HookContext, HookName, Hooks, PluginHooks } from './definition/hooks.ts';
 
 /** What the engine needs to know about a plugin. */
 export interface HookOwner {

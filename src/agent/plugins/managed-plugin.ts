@@ -5,6 +5,7 @@ import { withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { isRecord } from '../../kernel/json-value.ts';
 import type { Log } from '../../kernel/log.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 import { describeStartError } from '../start-error.ts';
 import type { Action, Plugin } from './definition/plugin.ts';
 import {
@@ -16,7 +17,6 @@ import {
   type Tool,
   type ToolContext,
 } from './tool.ts';
-import { startOfText } from '../../kernel/start-of-text.ts';
 
 export type PluginState = 'ready' | 'unavailable' | 'failed';
 

@@ -3,9 +3,9 @@
 import { pause, withTimeout } from '../../kernel/async.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Log } from '../../kernel/log.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 import type { ServiceDefinition } from '../service-definition.ts';
 import { describeStartError } from '../start-error.ts';
-import { startOfText } from '../../kernel/start-of-text.ts';
 
 export interface RunLimits {
   /** Deadline of an attempt to start. */

@@ -6,6 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { requireStorable } from '../../kernel/contract/storable.ts';
 import { id } from '../../kernel/ids.ts';
 import { Problem } from '../../kernel/problem.ts';
+import { startOfText } from '../../kernel/start-of-text.ts';
 import type { Hooks } from '../plugins/index.ts';
 import {
   decodeAttachments,
@@ -21,7 +22,6 @@ import type { Runs } from './runs/runs.ts';
 import type { Delivery } from './runs/store.ts';
 import { sessionNotFound } from './runs/problems.ts';
 import type { Admission, Submission } from './runs/submission.ts';
-import { startOfText } from '../../kernel/start-of-text.ts';
 
 export type InputPart =
   | { type: 'text'; text: string }

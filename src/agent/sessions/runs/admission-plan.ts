@@ -1,5 +1,6 @@
 // Plans what accepting one input writes into its session, or why it is refused.
 import { Problem } from '../../../kernel/problem.ts';
+import { startOfText } from '../../../kernel/start-of-text.ts';
 import type { DecodedAttachment } from '../attachments/files.ts';
 import type { SessionRecord } from '../event-log/session-store.ts';
 import type { LogEntry, SessionChange, UnitOfWork } from '../event-log/unit.ts';
@@ -14,7 +15,6 @@ import {
   type StartedRun,
   type Submission,
 } from './submission.ts';
-import { startOfText } from '../../../kernel/start-of-text.ts';
 
 /**
  * The writes of a batch into one session. Planning an input updates `session` to its state after

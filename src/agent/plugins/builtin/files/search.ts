@@ -5,10 +5,10 @@ import { nextTurn } from '../../../../kernel/async.ts';
 import { compileGlob, matchesGlob } from '../../../../kernel/glob.ts';
 import { Problem } from '../../../../kernel/problem.ts';
 import { searchText } from '../../../../kernel/text-search.ts';
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 import { refusal } from '../../../refusal.ts';
 import { openPatternSearch } from './pattern-search.ts';
 import type { Workspace } from '../workspace/workspace.ts';
-import { startOfText } from '../../../../kernel/start-of-text.ts';
 
 export interface SearchRequest {
   /** Either the text itself or the source of a regular expression; each line is matched by itself. */

@@ -3,12 +3,12 @@
 import { createHash } from 'node:crypto';
 import type { JsonSchema } from '../../../../kernel/contract/schema.ts';
 import { Problem } from '../../../../kernel/problem.ts';
+import { startOfText } from '../../../../kernel/start-of-text.ts';
 import type { McpApproval, McpServer } from '../../definition/mcp-server.ts';
 import type { Action } from '../../definition/plugin.ts';
 import { isUsableSchema, simpleCheck } from './third-party-schema.ts';
 import type { McpTool } from './connection.ts';
 import type { ConnectedServer } from './server.ts';
-import { startOfText } from '../../../../kernel/start-of-text.ts';
 
 const callTimeoutMs = 120_000;
 const maxDescriptionLength = 4_096;

@@ -5,8 +5,8 @@ import { basename, join } from 'node:path';
 import { errorCode } from '../../../../kernel/file-errors.ts';
 import { isWithin } from '../../../../kernel/folder.ts';
 import { Problem } from '../../../../kernel/problem.ts';
-import { isEnvironmentFile, isPackageFile, type SecretPlaces } from './secret-places.ts';
 import { startOfText } from '../../../../kernel/start-of-text.ts';
+import { isEnvironmentFile, isPackageFile, type SecretPlaces } from './secret-places.ts';
 
 export interface PathGuard {
   /**
