@@ -261,14 +261,13 @@ describe('a request of ai.createChatCompletion', () => {
   });
 });
 
-test('a tool input whose call never began is not added to another call', async () => {
+/** The deltas of the chunks in which a stream of these parts is sent. */
+async function serializeDeltas(...content: StreamPart[]) {
   async function* parts(): AsyncGenerator<StreamPart> {
-    yield { type: 'tool-input-start', id: 'a', toolName: 'look' };
-    yield { type: 'tool-input-delta', id: 'a', delta: '{}' };
-    yield { type: 'tool-input-delta', id: 'b', delta: '{"x":1}' };
-    yield { type: 'finish', finishReason: { unified: 'tool-calls', raw: undefined }, usage: unknownUsage() };
+    yield* content;
+    yield { type: 'finish', finishReason: { unified: 'stop', raw: undefined }, usage: unknownUsage() };
   }
-  const texts: string[] = [];
+  const deltas = [];
   for await (const { choices } of serializeChunks(parts(), {
     modelId: 'acme/ok',
     completionId: 'chatcmpl-1',
@@ -276,29 +275,28 @@ test('a tool input whose call never began is not added to another call', async (
     includeUsage: false,
     onWarnings: () => {},
   }))
-    for (const { function: call } of choices[0]?.delta.tool_calls ?? []) texts.push(call?.arguments ?? '');
-  expect(texts.join('')).toBe('{}');
+    deltas.push(...choices.map(({ delta }) => delta));
+  return deltas;
+}
+
+test('a tool input whose call never began is not added to another call', async () => {
+  const deltas = await serializeDeltas(
+    { type: 'tool-input-start', id: 'a', toolName: 'look' },
+    { type: 'tool-input-delta', id: 'a', delta: '{}' },
+    { type: 'tool-input-delta', id: 'b', delta: '{"x":1}' },
+  );
+  const calls = deltas.flatMap((delta) => delta.tool_calls ?? []);
+  expect(calls.map((call) => call.function?.arguments ?? '').join('')).toBe('{}');
 });
 
 test('reasoning details of a stream have an index, by which clients join them', async () => {
-  async function* parts(): AsyncGenerator<StreamPart> {
-    for (const id of ['a', 'b']) {
-      yield { type: 'reasoning-start', id };
-      yield { type: 'reasoning-delta', id, delta: id };
-      yield { type: 'reasoning-end', id, providerMetadata: { anthropic: { signature: id } } };
-    }
-    yield { type: 'finish', finishReason: { unified: 'stop', raw: undefined }, usage: unknownUsage() };
-  }
-  const details: unknown[] = [];
-  for await (const { choices } of serializeChunks(parts(), {
-    modelId: 'acme/ok',
-    completionId: 'chatcmpl-1',
-    createdSeconds: 0,
-    includeUsage: false,
-    onWarnings: () => {},
-  }))
-    details.push(...(choices[0]?.delta.reasoning_details ?? []));
-  expect(details).toMatchObject([
+  const reasoning = (id: string): StreamPart[] => [
+    { type: 'reasoning-start', id },
+    { type: 'reasoning-delta', id, delta: id },
+    { type: 'reasoning-end', id, providerMetadata: { anthropic: { signature: id } } },
+  ];
+  const deltas = await serializeDeltas(...reasoning('a'), ...reasoning('b'));
+  expect(deltas.flatMap((delta) => delta.reasoning_details ?? [])).toMatchObject([
     { index: 0, text: 'a' },
     { index: 1, text: 'b' },
   ]);
