@@ -50,6 +50,29 @@ function openBill(settings: BillSettings = {}): Bill {
   });
 }
 
+/** Opens a bill whose caller disconnects after a complete answer. */
+async function openDisconnectedBill(settings: BillSettings): Promise<Bill> {
+  const caller = new AbortController();
+  const bill = openBill({ ...settings, signal: caller.signal });
+  await bill.reserve(model, []);
+  bill.markSent();
+  bill.follow(attemptCount);
+  bill.markComplete();
+  caller.abort();
+  return bill;
+}
+
+/** The ledger with reservations that wait for `gate` before they settle. */
+function gateSettlements(ledger: MemoryLedger, gate: () => Promise<void>): MemoryLedger {
+  return {
+    ...ledger,
+    async reserve(...parameters) {
+      const reservation = await ledger.reserve(...parameters);
+      return { ...reservation, settle: (...charge) => gate().then(() => reservation.settle(...charge)) };
+    },
+  };
+}
+
 /** Makes a call with these attempts in order, of which the last one answers. Returns its charge. */
 async function chargeOf(attempts: readonly ((bill: Bill) => void)[]) {
   const ledger = memoryLedger();
@@ -78,12 +101,8 @@ async function chargeOf(attempts: readonly ((bill: Bill) => void)[]) {
 
 describe('a stream whose charge cannot be stored', () => {
   test('is closed when its reader stops at an error', async () => {
-    const ledger = memoryLedger();
-    const reserve: MemoryLedger['reserve'] = async (...input) => {
-      const reservation = await ledger.reserve(...input);
-      return { ...reservation, settle: () => Promise.reject(failure()) };
-    };
-    const bill = openBill({ ledger: { ...ledger, reserve } });
+    const ledger = gateSettlements(memoryLedger(), () => Promise.reject(failure()));
+    const bill = openBill({ ledger });
     await bill.reserve(model, []);
     bill.markSent();
     bill.follow(attemptCount);
@@ -274,13 +293,7 @@ describe('a bill', () => {
 
   test('waits for the usage when the caller disconnects after a complete answer', async () => {
     const ledger = memoryLedger();
-    const caller = new AbortController();
-    const bill = openBill({ ledger, signal: caller.signal });
-    await bill.reserve(model, []);
-    bill.markSent();
-    bill.follow(attemptCount);
-    bill.markComplete();
-    caller.abort();
+    const bill = await openDisconnectedBill({ ledger });
     expect([bill.awaitsUsage, bill.signal.aborted]).toEqual([true, false]);
     bill.recordUsage({ tokens: { ...noTokens, input: 5, output: 3 }, isFinal: true });
     expect(bill.awaitsUsage).toBe(false);
@@ -293,21 +306,11 @@ describe('a bill', () => {
   test('is settled before its service closes although the caller has left', async () => {
     const gate = Promise.withResolvers<void>();
     const ledger = memoryLedger();
-    const reserve: MemoryLedger['reserve'] = async (...input) => {
-      const reservation = await ledger.reserve(...input);
-      return {
-        ...reservation,
-        settle: (...charge) => gate.promise.then(() => reservation.settle(...charge)),
-      };
-    };
-    const billing = createBilling({ ledger: { ...ledger, reserve }, clock: systemClock });
-    const caller = new AbortController();
-    const bill = openBill({ billing, signal: caller.signal });
-    await bill.reserve(model, []);
-    bill.markSent();
-    bill.follow(attemptCount);
-    bill.markComplete();
-    caller.abort();
+    const billing = createBilling({
+      ledger: gateSettlements(ledger, () => gate.promise),
+      clock: systemClock,
+    });
+    const bill = await openDisconnectedBill({ billing });
     let isSettled = false;
     const closing = billing.untilSettled().then(() => (isSettled = true));
     void bill.settle('completed');
