@@ -29,8 +29,11 @@ const job: ClaimedJob = {
   upstreamJob: null,
 };
 
-/** Creates a run whose job another process has claimed: none of its writes has an effect, except `writes`. */
-function createReclaimedRun(
+/**
+ * Creates a run. Its writes have no effect, as if another process had claimed the job, unless `writes` replaces
+ * them.
+ */
+function createRun(
   generate: MediaGenerator['generate'],
   payments: Partial<JobPayments> = {},
   writes: Partial<JobsStore> = {},
@@ -70,7 +73,7 @@ function createReclaimedRun(
 
 describe('runJob of a job that another process has claimed', () => {
   test('does not release the hold of the other run when the generation fails', async () => {
-    const { run, releasedHolds } = createReclaimedRun(async () => {
+    const { run, releasedHolds } = createRun(async () => {
       throw new Error('failed late');
     });
     await run();
@@ -78,7 +81,7 @@ describe('runJob of a job that another process has claimed', () => {
   });
 
   test('cancels its upstream job but keeps the hold', async () => {
-    const { run, releasedHolds, canceledJobs } = createReclaimedRun(async (_job, { saveUpstreamJob }) => {
+    const { run, releasedHolds, canceledJobs } = createRun(async (_job, { saveUpstreamJob }) => {
       await saveUpstreamJob({ model: 'acme/film', id: 'video_1' });
       return { files: [] };
     });
@@ -89,7 +92,7 @@ describe('runJob of a job that another process has claimed', () => {
 
   test('releases the hold that it created to replace a lost hold', async () => {
     let isGenerated = false;
-    const { run, releasedHolds } = createReclaimedRun(
+    const { run, releasedHolds } = createRun(
       async () => {
         isGenerated = true;
         return { files: [] };
@@ -105,7 +108,7 @@ describe('runJob of a job that another process has claimed', () => {
 describe('runJob of a job that fails', () => {
   test('releases the hold once the database works again', async () => {
     let releases = 0;
-    const { run } = createReclaimedRun(
+    const { run } = createRun(
       async () => {
         throw new Error('failed');
       },
