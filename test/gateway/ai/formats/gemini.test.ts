@@ -2,7 +2,7 @@
 import { ApiError, GoogleGenAI, Type } from '@google/genai';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { serializeAnswer, serializeChunks } from '../../../../src/gateway/ai/formats/gemini/answer.ts';
-import { type StreamPart, unknownUsage } from '../../../../src/gateway/ai/hub/language-model.ts';
+import { type Answer, type StreamPart, unknownUsage } from '../../../../src/gateway/ai/hub/language-model.ts';
 import { startProvider, type ScriptedProvider } from '../../../support/provider.ts';
 import { eventsOf, testResilience, startAi, userToken, type World } from '../world.ts';
 
@@ -409,17 +409,28 @@ describe('a paid call', () => {
 });
 
 const end = { finishReason: { unified: 'stop' as const, raw: undefined }, usage: unknownUsage() };
+const finish = { type: 'finish' as const, ...end };
+const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: true };
+
+/** The parts of a whole answer with this content. */
+function serializeParts(...content: Answer['content']) {
+  const { candidates } = serializeAnswer({ content, warnings: [], ...end }, options);
+  return candidates?.[0]?.content?.parts;
+}
+
+async function* serializeStream(...content: StreamPart[]) {
+  async function* parts(): AsyncGenerator<StreamPart> {
+    yield* content;
+  }
+  yield* serializeChunks(parts(), options);
+}
 
 describe('the chunks of a stream', () => {
-  const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: true };
   async function read(...content: StreamPart[]) {
-    async function* parts(): AsyncGenerator<StreamPart> {
-      yield* content;
-    }
     const chunks: unknown[] = [];
     let failure: unknown;
     try {
-      for await (const { candidates } of serializeChunks(parts(), options))
+      for await (const { candidates } of serializeStream(...content))
         chunks.push([candidates?.[0]?.content?.parts, candidates?.[0]?.finishReason]);
     } catch (error) {
       failure = error;
@@ -428,7 +439,6 @@ describe('the chunks of a stream', () => {
   }
   const text = (delta: string) => ({ type: 'text-delta' as const, id: '0', delta });
   const reasoning = (delta: string) => ({ type: 'reasoning-delta' as const, id: '1', delta });
-  const finish = { type: 'finish' as const, ...end };
 
   // Google's client for Python leaves a turn out of the chat if one of its chunks has no content.
   test('all have content, also the one with the finish reason', async () => {
@@ -474,13 +484,9 @@ describe('the chunks of a stream', () => {
 });
 
 test('a whole answer has no part without content', () => {
-  const content = [
-    { type: 'text' as const, text: '' },
-    { type: 'text' as const, text: 'Hello' },
-  ];
-  const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: false };
-  const answer = serializeAnswer({ content, warnings: [], ...end }, options);
-  expect(answer.candidates?.[0]?.content?.parts).toEqual([{ text: 'Hello' }]);
+  expect(serializeParts({ type: 'text', text: '' }, { type: 'text', text: 'Hello' })).toEqual([
+    { text: 'Hello' },
+  ]);
 });
 
 describe('a streamed signature', () => {
@@ -488,14 +494,10 @@ describe('a streamed signature', () => {
     ['text-delta', { text: '', thoughtSignature: 'sig' }],
     ['reasoning-delta', { text: '', thought: true, thoughtSignature: 'sig' }],
   ] as const)('is kept on an empty %s', async (type, expected) => {
-    async function* parts(): AsyncGenerator<StreamPart> {
-      yield { type, id: '0', delta: '' };
-      yield { type, id: '0', delta: '', providerMetadata: { google: { thoughtSignature: 'sig' } } };
-      yield { type: 'finish', ...end };
-    }
-    const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: true };
+    const delta = { type, id: '0', delta: '' };
+    const providerMetadata = { google: { thoughtSignature: 'sig' } };
     const sentParts = [];
-    for await (const { candidates } of serializeChunks(parts(), options))
+    for await (const { candidates } of serializeStream(delta, { ...delta, providerMetadata }, finish))
       sentParts.push(...(candidates?.[0]?.content?.parts ?? []));
     expect(sentParts).toEqual([expected]);
   });
@@ -508,15 +510,12 @@ describe('the input of a function call', () => {
     ['["Oslo"]', { input: ['Oslo'] }],
     ['Oslo', { input: 'Oslo' }],
   ])('is an object, whatever the model writes: %j', (input, args) => {
-    const call = { type: 'tool-call' as const, toolCallId: 'a', toolName: 'look', input };
-    const options = { modelId: 'google/ok', responseId: 'msg_1', includeThoughts: false };
-    const answer = serializeAnswer({ content: [call], warnings: [], ...end }, options);
-    expect(answer.candidates?.[0]?.content?.parts?.[0]?.functionCall?.args).toEqual(args);
+    const parts = serializeParts({ type: 'tool-call', toolCallId: 'a', toolName: 'look', input });
+    expect(parts?.[0]?.functionCall?.args).toEqual(args);
   });
 });
 
 describe('a file that the model generated', () => {
-  const options = { modelId: 'acme/draws', responseId: 'msg_1', includeThoughts: false };
   const file = (data: Extract<StreamPart, { type: 'file' }>['data']) => ({
     type: 'file' as const,
     mediaType: 'image/png',
@@ -537,16 +536,11 @@ describe('a file that the model generated', () => {
   ] as const;
 
   test.each(cases)('is a part of a whole answer: %s', (_name, content, part) => {
-    const answer = serializeAnswer({ content: [content], warnings: [], ...end }, options);
-    expect(answer.candidates?.[0]?.content?.parts).toEqual([part]);
+    expect(serializeParts(content)).toEqual([part]);
   });
 
   test.each(cases)('is a part of a stream: %s', async (_name, content, part) => {
-    async function* parts(): AsyncGenerator<StreamPart> {
-      yield content;
-      yield { type: 'finish', ...end };
-    }
-    const { value: firstChunk } = await serializeChunks(parts(), options).next();
+    const { value: firstChunk } = await serializeStream(content, finish).next();
     expect(firstChunk).toMatchObject({ candidates: [{ content: { parts: [part] } }] });
   });
 });
