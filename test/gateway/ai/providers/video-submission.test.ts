@@ -5,6 +5,7 @@ import { asyncVideoModel } from '../../../../src/gateway/ai/providers/async-vide
 import { createUpstream, type Upstream } from '../../../../src/gateway/ai/upstream/client.ts';
 import { defaultTimeouts } from '../../../../src/gateway/ai/upstream/deadlines.ts';
 import { isTransient } from '../../../../src/gateway/ai/upstream/retry.ts';
+import { systemClock } from '../../../../src/kernel/clock.ts';
 import { silentLog } from '../../../../src/kernel/log.ts';
 import { Problem } from '../../../../src/kernel/problem.ts';
 import { closeServer, listen } from '../../../support/local-server.ts';
@@ -27,7 +28,7 @@ describe('a video job whose submission fails', () => {
     upstream = createUpstream({
       timeouts: defaultTimeouts,
       proxies: {},
-      clock: { now: () => new Date(), monotonicMs: () => performance.now() },
+      clock: systemClock,
       log: silentLog,
       hide: (text) => text,
     });

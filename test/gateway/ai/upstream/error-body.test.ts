@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createUpstream } from '../../../../src/gateway/ai/upstream/client.ts';
 import { defaultTimeouts } from '../../../../src/gateway/ai/upstream/deadlines.ts';
+import { systemClock } from '../../../../src/kernel/clock.ts';
 import { silentLog } from '../../../../src/kernel/log.ts';
 import { closeServer, listen } from '../../../support/local-server.ts';
 
@@ -35,7 +36,7 @@ describe('the body of an error response', () => {
     const upstream = createUpstream({
       timeouts: { ...defaultTimeouts, answerMs: answerMs ?? defaultTimeouts.answerMs },
       proxies: {},
-      clock: { now: () => new Date(), monotonicMs: () => performance.now() },
+      clock: systemClock,
       log: silentLog,
       hide: (text) => text,
     });
