@@ -2,7 +2,7 @@
 // them. An input token costs one credit and an output token two, so a charge follows directly from
 // the provider's counts.
 import { request } from 'node:http';
-import { setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { startProvider, type ScriptedProvider } from '../../support/provider.ts';
 import { errorOf, partsOf, startAi, userToken, adminToken, testResilience, type World } from './world.ts';
@@ -645,7 +645,7 @@ describe('the reservation of credits', () => {
     const answer = chat('acme/ok');
     await arrival.promise;
     // Time for a request that does not wait for the reservation.
-    await pause(100);
+    await sleep(100);
     expect(provider.calls).toEqual([]);
     grant.resolve();
     expect((await answer).status).toBe(200);
