@@ -206,7 +206,7 @@ describe('createBackgroundResponses', () => {
     await background.close();
   });
 
-  test.each([[2 ** 32 - 2], [-1], ['__proto__'], [undefined]])(
+  test.each([2 ** 32 - 2, -1, '__proto__', undefined])(
     'keeps the complete items of a failed response: index %j',
     async (outputIndex) => {
       const runs = createResponseRuns({ log: silentLog });
