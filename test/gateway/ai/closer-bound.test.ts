@@ -113,8 +113,8 @@ function realTokens(
   const conversation = messages.reduce((sum, [role, text]) => sum + tokensIn(role) + tokensIn(text) + 3, 3);
   if (format === 'embeddings') return conversation;
   // The description of the sample is in its tool, in the instructions of responses, and not in a stream.
-  const isOfTool = format === 'chat' || format === 'text';
-  const tool = isOfTool ? { name, description, parameters } : { name, parameters };
+  const describesTool = format === 'chat' || format === 'text';
+  const tool = describesTool ? { name, description, parameters } : { name, parameters };
   const instructions = format === 'responses' ? tokensIn(description) + 3 : 0;
   return conversation + instructions + tokensIn(JSON.stringify(tool)) + 12;
 }
