@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import { open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import {
   creditsStore,
@@ -136,7 +137,7 @@ describe('a hold whose process has ended', () => {
     await expire(hold.holdId);
     await world.replica({ times: { ...shortTimes, leaseMs: 3_600_000 } }).start();
     // Ten rounds of the sweeper.
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await sleep(500);
     expect(await readStates()).toEqual([['held', null]]);
   });
 });
@@ -260,7 +261,7 @@ test('every hold is kept for one lease after a database outage', async () => {
   await credits.start();
   await deadReplica.ledger.hold(callOf(userId), 100n);
   outage.loses = 'statements';
-  await new Promise((resolve) => setTimeout(resolve, shortTimes.leaseMs * 3));
+  await sleep(shortTimes.leaseMs * 3);
   await expire();
   outage.loses = 'nothing';
   const returnedMs = performance.now();
@@ -280,7 +281,7 @@ describe('a hold whose process is alive', () => {
       { tokens: { input: 1, cachedInput: 0, cacheWrite: 0, output: 2, reasoning: 0 } },
       40,
     );
-    await new Promise((resolve) => setTimeout(resolve, longLeaseTimes.leaseMs * 2.5));
+    await sleep(longLeaseTimes.leaseMs * 2.5);
     expect(
       await world.sql`
         select state, checkpoint, facts -> 'tokens' ->> 'output' as output, facts ->> 'model' as model
@@ -324,7 +325,7 @@ describe('a hold whose process is alive', () => {
     hold.checkpoint(3n, {}, 257);
     const closing = livingReplica.close();
     // The end must have reached the loop while its write still waits.
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sleep(100);
     release.resolve();
     await closing;
     expect(await world.sql`select checkpoint from gateway.credits_holds`).toEqual([{ checkpoint: 3n }]);
@@ -341,7 +342,7 @@ describe('a hold whose process is alive', () => {
       await world.place.database.tx(async (tx) => {
         await tx`select 1 from gateway.credits_holds where hold_id = ${hold.holdId} for update`;
         hold.checkpoint(12n, {}, 20);
-        await new Promise((resolve) => setTimeout(resolve, longLeaseTimes.checkpointEveryMs * 3));
+        await sleep(longLeaseTimes.checkpointEveryMs * 3);
       });
       await expect
         .poll(() => world.sql`select checkpoint from gateway.credits_holds`)
