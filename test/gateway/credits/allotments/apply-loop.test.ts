@@ -28,7 +28,7 @@ const lineOf = (seq: number): ChargeLine => ({
 });
 
 /** The ledger's compare-and-set of `applied_seq`. */
-class MemoryLedger {
+class LedgerDouble {
   appliedSeq = 0;
   readonly seqs = new Set<number>();
 
@@ -47,10 +47,8 @@ class MemoryLedger {
   }
 }
 
-const unavailable = () => new Problem('unavailable', 'database_unavailable', 'away');
-
 /** A loop on the ledger. `answer` may throw, or change the ledger, before the ledger gets a batch. */
-function startLoop(ledger: MemoryLedger, answer: (batch: ChargeBatch) => void) {
+function startLoop(ledger: LedgerDouble, answer: (batch: ChargeBatch) => void) {
   const counters = { overruns: 0, overrunCredits: 0n, lateCharges: 0, linesPutAside: 0 };
   let lastSeq = 0;
   const loop = new ApplyLoop({
@@ -92,7 +90,7 @@ function startLoop(ledger: MemoryLedger, answer: (batch: ChargeBatch) => void) {
   };
 }
 
-const appliedSeqs = ({ seqs }: MemoryLedger) => [...seqs].toSorted((a, b) => a - b);
+const appliedSeqs = ({ seqs }: LedgerDouble) => [...seqs].toSorted((a, b) => a - b);
 
 /** Throws for a batch with this line, as a ledger that refuses its charge. */
 function refuse(seq: number) {
@@ -102,22 +100,22 @@ function refuse(seq: number) {
 }
 
 test('a charge is applied although the database loses commits while a refused batch is halved', async () => {
-  const ledger = new MemoryLedger();
-  let isRefused = false;
+  const ledger = new LedgerDouble();
+  let losesCommits = false;
   const loop = startLoop(ledger, () => {
-    if (!isRefused) return;
-    isRefused = false;
+    if (!losesCommits) return;
+    losesCommits = false;
     ledger.goBackTo(1);
     throw new Error('a value is out of range');
   });
   await loop.apply(1, 2);
-  isRefused = true;
+  losesCommits = true;
   await loop.apply(3, 4);
   expect(appliedSeqs(ledger)).toEqual([1, 2, 3, 4]);
 });
 
 test('only the refused charge is missing when the database goes back past it', async () => {
-  const ledger = new MemoryLedger();
+  const ledger = new LedgerDouble();
   const loop = startLoop(ledger, refuse(2));
   await loop.apply(1, 2, 3, 4);
   ledger.goBackTo(1);
@@ -126,12 +124,12 @@ test('only the refused charge is missing when the database goes back past it', a
 });
 
 test('the database may go back before a refused charge is put aside', async () => {
-  const ledger = new MemoryLedger();
+  const ledger = new LedgerDouble();
   const refuseFourth = refuse(4);
-  let isBack = false;
+  let hasLostCommits = false;
   const loop = startLoop(ledger, (batch) => {
-    if (batch.toSeq === 4 && batch.charges.length === 0 && !isBack) {
-      isBack = true;
+    if (batch.toSeq === 4 && batch.charges.length === 0 && !hasLostCommits) {
+      hasLostCommits = true;
       ledger.goBackTo(1);
     }
     refuseFourth(batch);
@@ -143,18 +141,18 @@ test('the database may go back before a refused charge is put aside', async () =
 });
 
 test('lost charges are sent again although the database fails meanwhile', async () => {
-  const ledger = new MemoryLedger();
-  let isBack = false;
+  const ledger = new LedgerDouble();
+  let isAway = false;
   const loop = startLoop(ledger, ({ toSeq }) => {
     // The second batch of lost charges.
-    if (!isBack || toSeq !== 4) return;
-    isBack = false;
-    throw unavailable();
+    if (!isAway || toSeq !== 4) return;
+    isAway = false;
+    throw new Problem('unavailable', 'database_unavailable', 'The database is away.');
   });
   await loop.apply(1, 2);
   await loop.apply(3, 4);
   ledger.goBackTo(0);
-  isBack = true;
+  isAway = true;
   // A caller that waits gets the failure; the loop goes on.
   await loop.apply(5).catch(() => undefined);
   await loop.apply(6);
