@@ -61,7 +61,7 @@ function ledgerWithIdleCredits() {
   };
 }
 
-test('a hold waits for the pending write of an allotment instead of being tried again and again', async () => {
+test('a hold is tried again only after the pending write of an allotment', async () => {
   const { allotment, ledger, returnedCredits } = ledgerWithIdleCredits();
   const pendingWrite = sleep(50).then(() => {
     allotment.write = null;
