@@ -256,8 +256,8 @@ describe('a failed segment and its replacement', () => {
 
   test('are damaged when both lost the same line', async () => {
     const world = await openJournalWorld();
-    const [failed = '', replacement = ''] = await leaveReplacement(world);
-    await loseLine(failed, 1);
+    const [failedSegment = '', replacement = ''] = await leaveReplacement(world);
+    await loseLine(failedSegment, 1);
     await loseLine(replacement, 0);
     expect(await readCharges(await world.take())).toMatchObject([{ seq: 1 }, { seq: 3 }, { seq: 4 }]);
   });

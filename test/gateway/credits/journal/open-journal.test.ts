@@ -158,8 +158,9 @@ describe('a disk that cannot store a new segment either', () => {
 
   test('is retried every five seconds with all held lines', async () => {
     const world = await openJournalWorld();
-    const { files: failing, errors } = failingFiles();
-    const { files, creates } = countCreates(failing);
+    const disk = failingFiles();
+    const { errors } = disk;
+    const { files, creates } = countCreates(disk.files);
     const journal = await world.open({ files });
     await journal.sync(journal.append(finalLine('a')));
     Object.assign(errors, { datasync: ioError, create: noSpace });
@@ -185,8 +186,9 @@ describe('a disk that cannot store a new segment either', () => {
 describe('a full disk', () => {
   test('is tried for the next segment every five seconds', async () => {
     const world = await openJournalWorld();
-    const { files: failing, errors } = failingFiles();
-    const { files, creates } = countCreates(failing);
+    const disk = failingFiles();
+    const { errors } = disk;
+    const { files, creates } = countCreates(disk.files);
     const journal = await world.open({ files });
     // A segment of 64 KiB has room for about 130 of these lines; the next one is prepared from the middle on.
     const fill = async () => {
