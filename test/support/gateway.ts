@@ -31,7 +31,7 @@ export interface GatewayWorldOptions {
   /** Services of a project. */
   services?: readonly ServiceDefinition[];
   /** A shared database, such as for a second gateway on one PostgreSQL. Its creator removes it. */
-  place?: DatabasePlace;
+  place?: Pick<DatabasePlace, 'options'>;
 }
 
 export interface GatewayWorld {
@@ -86,7 +86,7 @@ export async function startGateway(options: GatewayWorldOptions = {}): Promise<G
 /** The settings of the gateway. The folder is for its storage, and for its journal on PostgreSQL. */
 function environmentOf(
   { withAdmin, env }: GatewayWorldOptions,
-  place: DatabasePlace,
+  place: Pick<DatabasePlace, 'options'>,
   folder: string,
 ): Record<string, string> {
   return {

@@ -11,15 +11,20 @@ describe('two gateways on one database', () => {
   let otherWorld: EnvWorld;
   beforeAll(async () => {
     place = await testDatabase();
-    const servers = { place: { ...place, remove: async () => {} } };
-    firstWorld = await startEnvWorld(servers);
-    otherWorld = await startEnvWorld(servers);
+    firstWorld = await startEnvWorld({ place });
+    otherWorld = await startEnvWorld({ place });
   });
   afterAll(async () => {
     await otherWorld?.close();
     await firstWorld?.close();
     await place?.close();
   });
+  /** The values in the audit log before and after each change of the variable. */
+  async function listDiffs(key: string) {
+    const entries = await firstWorld.sql<{ diff: { before: string | null; after: string | null } }[]>`
+      select diff from gateway.audit_entries where target_id = ${key} order by entry_id`;
+    return entries.map(({ diff }) => diff);
+  }
   const hasModel = async (world: EnvWorld) => (await modelIds(world)).includes('acme/fast');
 
   test('a change through either gateway reaches the other', async () => {
@@ -55,9 +60,7 @@ describe('two gateways on one database', () => {
     await firstWorld.admin.env.upsertVariable({ key: 'SHARED', value: 'CANARY-first' });
     await otherWorld.admin.env.upsertVariable({ key: 'SHARED', value: 'CANARY-second' });
     await firstWorld.admin.env.removeVariable({ key: 'SHARED' });
-    const rows = await firstWorld.sql<{ diff: { before: string | null; after: string | null } }[]>`
-      select diff from gateway.audit_entries where target_id = 'SHARED' order by entry_id`;
-    const [first, second, removal] = rows.map(({ diff }) => diff);
+    const [first, second, removal] = await listDiffs('SHARED');
     expect(first).toEqual({ before: null, after: expect.any(String) });
     expect(second).toEqual({ before: first?.after, after: expect.any(String) });
     expect(removal).toEqual({ before: second?.after, after: null });
@@ -74,9 +77,7 @@ describe('two gateways on one database', () => {
       return { writes: pendingWrites };
     });
     await writes;
-    const rows = await firstWorld.sql<{ diff: { before: string | null; after: string | null } }[]>`
-      select diff from gateway.audit_entries where target_id = 'NEW' order by entry_id`;
-    const [first, second] = rows.map(({ diff }) => diff);
+    const [first, second] = await listDiffs('NEW');
     expect(first).toEqual({ before: null, after: expect.any(String) });
     expect(second).toEqual({ before: first?.after, after: expect.any(String) });
     await firstWorld.admin.env.removeVariable({ key: 'NEW' });
