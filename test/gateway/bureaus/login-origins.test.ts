@@ -1,7 +1,6 @@
 // CORS headers of the login operations: only the origins of active Bureaus get them, and only on these paths.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { connect } from '../../../src/kernel/data/database.ts';
-import { makeDatabase, silentLog } from '../../support/databases.ts';
+import { testDatabase } from '../../support/databases.ts';
 import { startGateway, type GatewayWorld } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
 
@@ -101,26 +100,25 @@ describe('the login operations', () => {
 });
 
 test('a new server allows the origins of Bureaus before its first poll for changes', async () => {
-  const place = await makeDatabase();
-  const database = await connect(place.options, { log: silentLog });
+  const place = await testDatabase();
+  let server: GatewayWorld | undefined;
   try {
-    await database.sql`
+    await place.database.sql`
       insert into gateway.bureaus_records (bureau_id, name, server_url, redirect_origins)
-      values ('shop', 'Shop', 'https://shop.example', ${database.sql.array([origin], 25)})`;
-    const { allowedOrigin, server } = await database.tx(async (tx) => {
+      values ('shop', 'Shop', 'https://shop.example', ${[origin]}::text[])`;
+    const allowedOrigin = await place.database.tx(async (tx) => {
       // While the table is locked, no poll gets an answer.
       await tx`lock table gateway.changes in access exclusive mode`;
-      const server = await startGateway({ place });
+      server = await startGateway({ place });
       const { headers } = await fetch(`${server.url}/v1/accounts/login/start`, {
         method: 'OPTIONS',
         headers: { origin, 'access-control-request-method': 'POST' },
       });
-      return { allowedOrigin: headers.get('access-control-allow-origin'), server };
+      return headers.get('access-control-allow-origin');
     });
-    await server.close();
     expect(allowedOrigin).toBe(origin);
   } finally {
-    await database.close();
-    await place.remove();
+    await server?.close();
+    await place.close();
   }
 });
