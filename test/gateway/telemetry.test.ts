@@ -16,6 +16,14 @@ let world: GatewayWorld;
 let folder: string;
 let metricsUrl: string;
 
+const paidModel = (id: string, script: string) => ({
+  id,
+  provider: 'acme',
+  upstream_model: script,
+  rates: { input: 1_000_000, output: 2_000_000 },
+  max_output_tokens: 1_000,
+});
+
 beforeAll(async () => {
   provider = await startProvider();
   collector = await startCollector();
@@ -46,20 +54,8 @@ beforeAll(async () => {
             modalities: ['image'],
           },
           { id: 'twin/fast', provider: 'twin', upstream_model: 'ok', rates: null },
-          {
-            id: 'acme/later',
-            provider: 'acme',
-            upstream_model: 'ok?chunks=5&gap=20',
-            rates: { input: 1_000_000, output: 2_000_000 },
-            max_output_tokens: 1_000,
-          },
-          {
-            id: 'acme/joined',
-            provider: 'acme',
-            upstream_model: 'ok?chunks=20&gap=20',
-            rates: { input: 1_000_000, output: 2_000_000 },
-            max_output_tokens: 1_000,
-          },
+          paidModel('acme/background', 'ok?chunks=5&gap=20'),
+          paidModel('acme/keyed', 'ok?chunks=20&gap=20'),
         ],
         providers: [
           {
@@ -331,27 +327,27 @@ describe('a call to a provider', () => {
 
   test('in the background is measured to its end', async () => {
     const spanCount = collector.spans.length;
-    const answer = await createResponse('acme/later', { background: true });
+    const answer = await createResponse('acme/background', { background: true });
     expect(await answer.json()).toMatchObject({ status: 'queued' });
-    const { attributes } = await waitForSpan('chat acme/later', spanCount);
+    const { attributes } = await waitForSpan('chat acme/background', spanCount);
     expect(attributes['gen_ai.usage.output_tokens']).toBeGreaterThan(0);
     expect(attributes['townhall.credits']).toBeGreaterThan(0);
-    expectWholeMeasurement(await metrics(), 'acme/later');
+    expectWholeMeasurement(await metrics(), 'acme/background');
   });
 
   test('whose client leaves a keyed stream is measured to its end', async () => {
     const spanCount = collector.spans.length;
     const abort = new AbortController();
     const answer = await createResponse(
-      'acme/joined',
+      'acme/keyed',
       { stream: true },
-      { headers: { 'idempotency-key': 'CANARY-joined' }, signal: abort.signal },
+      { headers: { 'idempotency-key': 'CANARY-keyed' }, signal: abort.signal },
     );
     await answer.body?.getReader().read();
     abort.abort();
-    const { attributes } = await waitForSpan('chat acme/joined', spanCount);
+    const { attributes } = await waitForSpan('chat acme/keyed', spanCount);
     expect(attributes['gen_ai.usage.output_tokens']).toBeGreaterThan(0);
-    expectWholeMeasurement(await metrics(), 'acme/joined');
+    expectWholeMeasurement(await metrics(), 'acme/keyed');
   });
 
   test('to an unknown model adds no metric label', async () => {
