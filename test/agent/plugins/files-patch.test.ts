@@ -15,6 +15,15 @@ afterEach(() => plugin.remove());
 
 const tenLines = Array.from({ length: 10 }, (_, index) => `line ${index + 1}\n`).join('');
 
+const header = (path: string): string => `--- a/${path}\n+++ b/${path}\n`;
+
+/** Patches `a.txt`, which has this text, with the hunks, and returns its new text. */
+async function patch(text: string, hunks: string): Promise<string | null> {
+  await plugin.put({ 'a.txt': text });
+  expect(await plugin.call('patch', { diff: header('a.txt') + hunks })).toMatchObject({ ok: true });
+  return plugin.text('a.txt');
+}
+
 async function refusalOf(input: object): Promise<string> {
   const outcome = await plugin.call('patch', input);
   return outcome.ok ? 'it was applied' : outcome.message;
@@ -108,17 +117,13 @@ describe('files.patch with a diff', () => {
   });
 
   test('finds a hunk whose line numbers are wrong', async () => {
-    await plugin.put({ 'a.txt': tenLines });
-    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -2,2 +2,2 @@\n line 7\n-line 8\n+eight\n';
-    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
-    expect(await plugin.text('a.txt')).toBe(tenLines.replace('line 8', 'eight'));
+    expect(await patch(tenLines, '@@ -2,2 +2,2 @@\n line 7\n-line 8\n+eight\n')).toBe(
+      tenLines.replace('line 8', 'eight'),
+    );
   });
 
   test('puts hunks that only add lines after the lines of their headers', async () => {
-    await plugin.put({ 'a.txt': tenLines });
-    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -1,0 +2 @@\n+first\n@@ -3,0 +5 @@\n+second\n';
-    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
-    expect(await plugin.text('a.txt')).toBe(
+    expect(await patch(tenLines, '@@ -1,0 +2 @@\n+first\n@@ -3,0 +5 @@\n+second\n')).toBe(
       tenLines.replace('line 1\n', 'line 1\nfirst\n').replace('line 3\n', 'line 3\nsecond\n'),
     );
   });
@@ -127,7 +132,7 @@ describe('files.patch with a diff', () => {
     await plugin.put({ 'a.txt': tenLines });
     const diff = [
       '--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n',
-      '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n line 1\n-line 2\n+zwei\n',
+      `${header('a.txt')}@@ -1,2 +1,2 @@\n line 1\n-line 2\n+zwei\n`,
       '@@\n line 8\n+new\n\n',
     ].join('\n');
     expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
@@ -138,45 +143,33 @@ describe('files.patch with a diff', () => {
   });
 
   test('keeps unmarked blank lines that the header counts', async () => {
-    await plugin.put({ 'a.txt': 'one\n\none\ntwo\n\n' });
-    const diff =
-      '--- a/a.txt\n+++ b/a.txt\n@@ -3,3 +3,4 @@\n+zero\n one\n two\n\n\n--- /dev/null\n+++ b/b\n@@\n+b\n';
-    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
-    expect(await plugin.text('a.txt')).toBe('one\n\nzero\none\ntwo\n\n');
+    const hunk = '@@ -3,3 +3,4 @@\n+zero\n one\n two\n\n';
+    const nextFile = '\n--- /dev/null\n+++ b/b\n@@\n+b\n';
+    expect(await patch('one\n\none\ntwo\n\n', hunk + nextFile)).toBe('one\n\nzero\none\ntwo\n\n');
   });
 
   test('keeps an unmarked blank line as the only context', async () => {
-    await plugin.put({ 'a.txt': 'one\n\ntwo\n' });
-    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -2 +2,2 @@\n+new\n\n';
-    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
-    expect(await plugin.text('a.txt')).toBe('one\nnew\n\ntwo\n');
+    expect(await patch('one\n\ntwo\n', '@@ -2 +2,2 @@\n+new\n\n')).toBe('one\nnew\n\ntwo\n');
   });
 
   test('keeps Windows line breaks', async () => {
-    await plugin.put({ 'a.txt': 'one\r\ntwo\r\n' });
-    await plugin.call('patch', { diff: '--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n' });
-    expect(await plugin.text('a.txt')).toBe('one\r\nzwei\r\n');
+    expect(await patch('one\r\ntwo\r\n', '@@ -1,2 +1,2 @@\n one\n-two\n+zwei\n')).toBe('one\r\nzwei\r\n');
   });
 
   test('keeps the line breaks of a file that mixes them', async () => {
-    await plugin.put({ 'a.txt': 'one\ntwo\r\nthree\nfour\n' });
-    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,4 @@\n one\n two\n+two and a half\n-three\n+drei\n';
-    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
-    expect(await plugin.text('a.txt')).toBe('one\ntwo\r\ntwo and a half\r\ndrei\nfour\n');
+    const hunk = '@@ -1,3 +1,4 @@\n one\n two\n+two and a half\n-three\n+drei\n';
+    expect(await patch('one\ntwo\r\nthree\nfour\n', hunk)).toBe('one\ntwo\r\ntwo and a half\r\ndrei\nfour\n');
   });
 
   test('counts the lines of a hunk without a number', async () => {
-    await plugin.put({ 'a.txt': tenLines });
-    const diff = '--- a/a.txt\n+++ b/a.txt\n@@\n line 1\n+new\n+new\n@@ -8,0 +11 @@\n+last\n';
-    expect(await plugin.call('patch', { diff })).toMatchObject({ ok: true });
-    expect(await plugin.text('a.txt')).toBe(
+    expect(await patch(tenLines, '@@\n line 1\n+new\n+new\n@@ -8,0 +11 @@\n+last\n')).toBe(
       tenLines.replace('line 1\n', 'line 1\nnew\nnew\n').replace('line 8\n', 'line 8\nlast\n'),
     );
   });
 
   test('refuses hunks that are not in the order of the file', async () => {
     await plugin.put({ 'a.txt': tenLines });
-    const diff = '--- a/a.txt\n+++ b/a.txt\n@@ -8 +8 @@\n-line 8\n+acht\n@@ -2 +2 @@\n-line 2\n+zwei\n';
+    const diff = `${header('a.txt')}@@ -8 +8 @@\n-line 8\n+acht\n@@ -2 +2 @@\n-line 2\n+zwei\n`;
     expect(await refusalOf({ diff })).toBe(
       '"a.txt": The hunk 2 (@@ -2 +2 @@) does not fit: its lines come before those of the hunk 1; ' +
         'write the hunks in the order of the file. Nothing was changed.',
@@ -208,20 +201,15 @@ describe('files.patch with a diff', () => {
     expect([await plugin.text('a.txt'), await plugin.text('b.txt')]).toEqual([tenLines, tenLines]);
   });
 
-  test('deletes no file through a link', async () => {
-    await plugin.put({ '.husky/pre-commit': 'check\n' });
-    await symlink('.husky', join(plugin.folder, 'notes'));
-    const diff = '--- a/notes/pre-commit\n+++ /dev/null\n@@ -1 +0,0 @@\n-check\n';
+  test.each([
+    { link: 'notes', target: '.husky', path: 'notes/pre-commit', file: '.husky/pre-commit' },
+    { link: 'Notes.md', target: 'notes.md', path: 'Notes.md', file: 'notes.md' },
+  ])('deletes no file through a link from $link to $target', async ({ link, target, path, file }) => {
+    await plugin.put({ [file]: 'check\n' });
+    await symlink(target, join(plugin.folder, link));
+    const diff = `--- a/${path}\n+++ /dev/null\n@@ -1 +0,0 @@\n-check\n`;
     expect(await refusalOf({ diff })).toContain('leads through a link');
-    expect(await plugin.text('.husky/pre-commit')).toBe('check\n');
-  });
-
-  test('deletes no file through a link of the same name in another letter case', async () => {
-    await plugin.put({ 'notes.md': 'check\n' });
-    await symlink('notes.md', join(plugin.folder, 'Notes.md'));
-    const diff = '--- a/Notes.md\n+++ /dev/null\n@@ -1 +0,0 @@\n-check\n';
-    expect(await refusalOf({ diff })).toContain('leads through a link');
-    expect(await plugin.text('notes.md')).toBe('check\n');
+    expect(await plugin.text(file)).toBe('check\n');
   });
 
   test('restores the first files when a later one cannot be written', async () => {
@@ -235,7 +223,6 @@ describe('files.patch with a diff', () => {
 
   test('refuses two headers of one file', async () => {
     await plugin.put({ 'a.txt': 'one\ntwo\n' });
-    const header = (path: string) => `--- a/${path}\n+++ b/${path}\n`;
     const diff = `${header('a.txt')}@@ -1 +1 @@\n-one\n+uno\n${header('./a.txt')}@@ -2 +2 @@\n-two\n+dos\n`;
     expect(await refusalOf({ diff })).toContain('twice');
     expect(await plugin.text('a.txt')).toBe('one\ntwo\n');
