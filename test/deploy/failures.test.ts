@@ -45,6 +45,22 @@ async function snapshot(): Promise<unknown> {
   };
 }
 
+const planDeployment = () =>
+  makePlan({
+    directory: city.directory,
+    env: { ...city.env, PATH: process.env['PATH'] },
+    isForwarded: () => true,
+    inspect: async () => [],
+    log: silentLog,
+  });
+
+/** `progress` is called at the start of each step and can throw to let the step fail. */
+const deployPlan = (
+  plan: Awaited<ReturnType<typeof makePlan>>,
+  progress: DeployOptions['progress'],
+): ReturnType<typeof deploy> =>
+  deploy(plan, { runner, clock: systemClock, log: silentLog, startMs: minutes, progress });
+
 /** The source of an entry with a service. The statement runs only in the process of a gateway. */
 const sourceWithStart = (statement: string): string => `import { defineService } from 'townhall';
 if (process.argv.includes('serve')) ${statement}
@@ -56,23 +72,10 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
     'at the step "%s"',
     async (failingStep) => {
       const snapshotBefore = await snapshot();
-      const plan = await makePlan({
-        directory: city.directory,
-        env: { ...city.env, PATH: process.env['PATH'] },
-        isForwarded: () => true,
-        inspect: async () => [],
-        log: silentLog,
+      const deployment = deployPlan(await planDeployment(), (step) => {
+        if (step === failingStep) throw new Error(`no further than ${step}`);
       });
-      const options: DeployOptions = {
-        runner,
-        clock: systemClock,
-        log: silentLog,
-        startMs: minutes,
-        progress(step) {
-          if (step === failingStep) throw new Error(`no further than ${step}`);
-        },
-      };
-      await expect(deploy(plan, options)).rejects.toThrow(`no further than ${failingStep}`);
+      await expect(deployment).rejects.toThrow(`no further than ${failingStep}`);
       expect(await snapshot()).toEqual(snapshotBefore);
     },
   );
@@ -177,28 +180,16 @@ describe('a failed deployment changes nothing', { timeout: 4 * minutes }, () => 
 });
 
 test(
-  'a failed deployment keeps the version that its operator has raised meanwhile',
+  'a failed deployment keeps a version that its operator raised during it',
   { timeout: 4 * minutes },
   async () => {
-    const plan = await makePlan({
-      directory: city.directory,
-      env: { ...city.env, PATH: process.env['PATH'] },
-      isForwarded: () => true,
-      inspect: async () => [],
-      log: silentLog,
-    });
+    const plan = await planDeployment();
     const packageText = await city.read('package.json');
     const raisedText = await plan.version.raisedText();
-    const options: DeployOptions = {
-      runner,
-      clock: systemClock,
-      log: silentLog,
-      startMs: minutes,
-      progress(step) {
-        if (step === 'raise') writeFileSync(join(city.directory, 'package.json'), raisedText);
-      },
-    };
-    await expect(deploy(plan, options)).rejects.toThrow('changed from 0.1.1 to 0.1.2 during the deployment');
+    const deployment = deployPlan(plan, (step) => {
+      if (step === 'raise') writeFileSync(join(city.directory, 'package.json'), raisedText);
+    });
+    await expect(deployment).rejects.toThrow('changed from 0.1.1 to 0.1.2 during the deployment');
     expect(await city.version()).toBe('0.1.2');
     await city.write('package.json', packageText);
   },
