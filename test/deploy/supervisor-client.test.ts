@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { cityFolder, startDetached } from '../../src/deploy/index.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
+import { isRunning } from '../support/processes.ts';
 
 let directory: string;
 beforeEach(async () => {
@@ -48,12 +49,5 @@ test('a supervisor that does not answer in time is stopped', async () => {
     'no answer within 15 seconds',
   );
   const pid = Number(await readFile(pidFile, 'utf8'));
-  const isRunning = () => {
-    try {
-      return process.kill(pid, 0);
-    } catch {
-      return false;
-    }
-  };
-  await expect.poll(isRunning).toBe(false);
+  await expect.poll(() => isRunning(pid)).toBe(false);
 });
