@@ -34,8 +34,11 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-/** A generation whose gateway is the program, and the City's folder. */
-async function createRehearsed(program: string) {
+/**
+ * A generation whose gateway is the program, and the City's folder. The gateway may take ten minutes to start,
+ * which is longer than a test.
+ */
+async function createTrial(program: string) {
   const folder = cityFolder(directory);
   await mkdir(folder.versionPath(version), { recursive: true });
   await writeFile(join(directory, 'gateway.mjs'), program);
@@ -51,13 +54,13 @@ async function createRehearsed(program: string) {
         JOURNAL_PATH: folder.journalPath,
       },
     },
-    { folder, socket, number: 1, clock: systemClock, log: silentLog, write: () => {}, startMs: 20_000 },
+    { folder, socket, number: 1, clock: systemClock, log: silentLog, write: () => {}, startMs: 600_000 },
   );
   return { folder, generation };
 }
 
 test('a rehearsal keeps its database, media and journal in the trial folder', async () => {
-  const { folder, generation } = await createRehearsed(recordingGateway);
+  const { folder, generation } = await createTrial(recordingGateway);
   await generation.rehearse();
   const environment = JSON.parse(
     await readFile(join(folder.versionPath(version), 'seen.json'), 'utf8'),
@@ -72,18 +75,15 @@ test('a rehearsal keeps its database, media and journal in the trial folder', as
 
 test('a rehearsal ends when its generation leaves', async () => {
   // A gateway that never answers the request to start.
-  const { folder, generation } = await createRehearsed(
+  const { folder, generation } = await createTrial(
     `import { writeFileSync } from 'node:fs';
     process.on('message', () => writeFileSync('started', String(process.pid)));`,
   );
   const rehearsal = generation.rehearse();
   const startedFile = join(folder.versionPath(version), 'started');
-  await expect.poll(() => readFile(startedFile, 'utf8').catch(() => ''), { timeout: 10_000 }).not.toBe('');
-  const leftAtMs = performance.now();
+  await expect.poll(() => readFile(startedFile, 'utf8').catch(() => '')).not.toBe('');
   await generation.leave({ lingerMs: 0 });
   await expect(rehearsal).rejects.toThrow('The version 0.1.0 was stopped.');
-  // Otherwise it would wait for the start, which has 20 seconds.
-  expect(performance.now() - leftAtMs).toBeLessThan(10_000);
   const pid = Number(await readFile(startedFile, 'utf8'));
   expect(() => process.kill(pid, 0)).toThrow('ESRCH');
 });
