@@ -18,6 +18,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true });
 });
 
+/** The settings with a value that git reads; their keys have no section. */
 function settingsOfGit(config: string): { key: string; value: string }[] {
   const file = path.join(root, 'config');
   writeFileSync(file, config);
@@ -25,10 +26,10 @@ function settingsOfGit(config: string): { key: string; value: string }[] {
   return list
     .split('\0')
     .filter((entry) => entry.includes('\n'))
-    .map((entry) => ({
-      key: entry.slice(entry.slice(0, entry.indexOf('\n')).lastIndexOf('.') + 1, entry.indexOf('\n')),
-      value: entry.slice(entry.indexOf('\n') + 1),
-    }));
+    .map((entry) => {
+      const [name = '', ...lines] = entry.split('\n');
+      return { key: name.slice(name.lastIndexOf('.') + 1), value: lines.join('\n') };
+    });
 }
 
 describe('parseGitConfig', () => {
@@ -84,8 +85,8 @@ describe('pathsOfConfig', () => {
     ['with spaces', 'hooksPath = my hooks # of git', 'my hooks'],
     ['with an escape', 'hooksPath = my\\"hooks', 'my"hooks'],
     ['on two lines', 'hooksPath = tools/\\\nhooks', 'tools/hooks'],
-  ])('contains a path of hooks %s', async (_, setting, expected) => {
-    expect(await pathsOf(`[core]\n\t${setting}\n`)).toContain(expected);
+  ])('contains a path of hooks %s', async (_, setting, hooksPath) => {
+    expect(await pathsOf(`[core]\n\t${setting}\n`)).toContain(hooksPath);
   });
 
   test('contains the paths of an included file with a quoted name', async () => {
