@@ -13,7 +13,7 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { attachmentFiles, decodeAttachments } from '../../../src/agent/sessions/attachments/files.ts';
 import { defuse, renderFiles } from '../../../src/agent/sessions/attachments/render.ts';
 import type { TestAgent } from '../../support/agent.ts';
@@ -183,9 +183,10 @@ test.each([
 });
 
 describe('attachmentFiles', () => {
-  // Only Linux tells the path of an open file.
+  // The path of an open file can be read on Linux only.
   test.runIf(process.platform === 'linux')('syncs each file and the folders of new names', async () => {
     const folder = await realpath(await mkdtemp(join(tmpdir(), 'townhall-attachments-')));
+    onTestFinished(() => rm(folder, { recursive: true }));
     const handle = await open(folder);
     const prototype = Object.getPrototypeOf(handle) as FileHandle;
     await handle.close();
@@ -195,6 +196,7 @@ describe('attachmentFiles', () => {
       syncedPaths.push(await realpath(`/proc/self/fd/${this.fd}`));
       return sync.call(this);
     });
+    onTestFinished(() => spy.mockRestore());
     const store = attachmentFiles(folder);
     const write = async (): Promise<string[]> => {
       syncedPaths.length = 0;
@@ -202,12 +204,10 @@ describe('attachmentFiles', () => {
       return syncedPaths.map((path) => path.slice(folder.length).replace(/att_\w+/, 'FILE'));
     };
     const [firstPaths, nextPaths] = [await write(), await write()];
-    spy.mockRestore();
     const [session = ''] = await readdir(join(folder, 'sessions'));
     const ofSession = [`/sessions/${session}/FILE`, `/sessions/${session}`];
     expect(firstPaths).toEqual([...ofSession, '/sessions', '']);
     expect(nextPaths).toEqual(ofSession);
-    await rm(folder, { recursive: true });
   });
 
   test('overwrites no file and follows no link', async () => {
