@@ -1,5 +1,5 @@
 // The sweep for abandoned runs, without a database.
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { Problem } from '../../../src/kernel/problem.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { createRunRecovery, type RecoveryOptions } from '../../../src/agent/sessions/runs/recovery.ts';
@@ -8,7 +8,7 @@ import { silentLog } from '../../support/databases.ts';
 function createWorld(firstError: Error) {
   let transactions = 0;
   const startedRuns: unknown[] = [];
-  let startedWaiting = false;
+  const startWaiting = vi.fn<() => Promise<void>>(async () => {});
   const options = {
     eventLog: {
       async transact() {
@@ -26,24 +26,20 @@ function createWorld(firstError: Error) {
     limits: { leaseMs: 1_000, keptDays: 1 },
     hasReplicas: false,
     localRuns: { has: () => false, isEmpty: () => true, start: (run: unknown) => startedRuns.push(run) },
-    dispatcher: { startWaiting: async () => void (startedWaiting = true) },
+    dispatcher: { startWaiting },
     closing: new AbortController().signal,
     clock: systemClock,
     log: silentLog,
   } as unknown as RecoveryOptions;
-  return {
-    recovery: createRunRecovery(options),
-    startedRuns,
-    hasStartedWaiting: () => startedWaiting,
-  };
+  return { recovery: createRunRecovery(options), startedRuns, startWaiting };
 }
 
 describe('a sweep', () => {
   test('settles the other runs when one cannot be settled', async () => {
-    const { recovery, startedRuns, hasStartedWaiting } = createWorld(new TypeError('an event is broken'));
+    const { recovery, startedRuns, startWaiting } = createWorld(new TypeError('an event is broken'));
     await recovery.sweep();
     expect(startedRuns).toEqual([{ runId: 'next 2' }]);
-    expect(hasStartedWaiting()).toBe(true);
+    expect(startWaiting).toHaveBeenCalledOnce();
   });
 
   test('ends when the database is unavailable', async () => {
