@@ -32,7 +32,7 @@ function createWorld() {
   };
   const queue = { jobs: [] as Job[], isFailing: false };
   let deliver: (job: Job) => Promise<void> = async () => {};
-  const jobs: Pick<Jobs, 'define' | 'start' | 'ready' | 'enqueue' | 'stop'> = {
+  const jobs: Pick<Jobs, 'define' | 'start' | 'ready' | 'enqueue'> = {
     define(_name, _policy, handler) {
       deliver = handler as never;
     },
@@ -43,7 +43,6 @@ function createWorld() {
       queue.jobs.push(data as Job);
       return 'job';
     },
-    async stop() {},
   };
   const executions: string[] = [];
   const runner = createScheduleRunner({
@@ -61,14 +60,13 @@ function createWorld() {
 }
 
 describe('the runner of schedules', () => {
-  test('enqueues the next occurrence again when its first job could not be', async () => {
+  test('enqueues the next occurrence when a failed job is delivered again', async () => {
     const { rows, runner, queue, executions, deliver } = createWorld();
     await runner.add({ instructions: 'Report.', cron: '0 9 * * *', timeZone: 'UTC', dueAt: firstTime });
     const [firstJob] = queue.jobs.splice(0) as [Job];
     queue.isFailing = true;
     await expect(deliver(firstJob)).rejects.toThrow('unavailable');
     queue.isFailing = false;
-    // The queue delivers a failed job again.
     await deliver(firstJob);
     expect(executions).toEqual(['Report.']);
     expect(queue.jobs).toEqual([
