@@ -177,7 +177,7 @@ describe('the plugin schedule', () => {
       select agent_id from agent.tokens_agents where name = ${name}`;
     const agentId = agent?.agent_id as string;
     const store = scheduleStore(world.database, agentId);
-    const failing: Pick<Jobs, 'define' | 'start' | 'ready' | 'enqueue'> = {
+    const failingJobs: Pick<Jobs, 'define' | 'start' | 'ready' | 'enqueue'> = {
       define() {},
       start() {},
       async ready() {},
@@ -186,7 +186,7 @@ describe('the plugin schedule', () => {
     const runner = createScheduleRunner({
       store,
       agentId,
-      openJobs: async () => failing as Jobs,
+      openJobs: async () => failingJobs as Jobs,
       execute: async () => ({ runId: 'run' }),
       clock: systemClock,
       log: silentLog,

@@ -8,7 +8,8 @@ test('a compaction whose record fails is not recorded as failed', async () => {
     writer: {
       record: async (events) => {
         recordedTypes.push(...events.map(({ type }) => type));
-        if (events.some(({ type }) => type === 'compaction.ended')) throw new Error('The database is away.');
+        if (events.some(({ type }) => type === 'compaction.ended'))
+          throw new Error('The database is unavailable.');
         return 1;
       },
     },
@@ -21,6 +22,6 @@ test('a compaction whose record fails is not recorded as failed', async () => {
     signal: new AbortController().signal,
     recover: () => Promise.reject(new Error('No call fails here.')),
   });
-  await expect(compaction).rejects.toThrow('The database is away.');
+  await expect(compaction).rejects.toThrow('The database is unavailable.');
   expect(recordedTypes).toEqual(['compaction.started', 'compaction.ended']);
 });

@@ -22,7 +22,7 @@ const settlement = {
   hasTakenSteers: false,
 } as const;
 
-test('releases the next run, so that a sweep can settle it', async () => {
+test('a settlement whose commit gets no answer releases the next run for a sweep', async () => {
   const answer = holdAnswer();
   world.gateway.answer(() => answer.answer);
   const agent = await world.start();
@@ -40,7 +40,7 @@ test('releases the next run, so that a sweep can settle it', async () => {
     'database_unavailable',
     'The answer of the database was lost.',
   );
-  const losingLog = {
+  const unansweredLog = {
     ...eventLog,
     async decide(items: never, decision: never) {
       await eventLog.decide(items, decision);
@@ -58,10 +58,10 @@ test('releases the next run, so that a sweep can settle it', async () => {
     release: (releasedId: string) => void claimedIds.delete(releasedId),
   };
   const key = { runId, sessionKey: row.session_id };
-  await expect(settleRun(losingLog, key, settlement, rules)).rejects.toBe(lostAnswer);
+  await expect(settleRun(unansweredLog, key, settlement, rules)).rejects.toBe(lostAnswer);
   // The commit has started the next run for the process that holds the lease.
-  const [started] =
+  const [nextRun] =
     await sql`select status, instance_id from agent.sessions_runs where run_id = ${next.runId}`;
-  expect({ ...started }).toEqual({ status: 'running', instance_id: 'ins_other' });
+  expect({ ...nextRun }).toEqual({ status: 'running', instance_id: 'ins_other' });
   expect([...claimedIds]).toEqual([]);
 });
