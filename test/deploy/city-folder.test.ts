@@ -7,7 +7,6 @@ import { cityFolder } from '../../src/deploy/index.ts';
 
 let directory: string;
 beforeEach(async () => {
-  // A short path, because the path of a socket is limited to about 100 bytes.
   directory = await mkdtemp(join(tmpdir(), 'th-folder-'));
 });
 afterEach(() => rm(directory, { recursive: true }));
