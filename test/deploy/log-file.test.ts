@@ -11,8 +11,8 @@ vi.mock('node:fs', async (importOriginal) => {
   const original = await importOriginal<typeof fileSystem>();
   return {
     ...original,
-    openSync: (...options: Parameters<typeof original.openSync>) => {
-      if (!disk.isFull) return original.openSync(...options);
+    openSync: (...args: Parameters<typeof original.openSync>) => {
+      if (!disk.isFull) return original.openSync(...args);
       disk.attempts += 1;
       throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
     },
