@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 
-const workerModule = new URL('../../src/cli/servers/workers/worker.ts', import.meta.url);
+const workerModule = new URL('../../../src/cli/servers/workers/worker.ts', import.meta.url);
 
 test('continues after its metrics cannot be read', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'townhall-worker-'));
@@ -31,7 +31,8 @@ test('continues after its metrics cannot be read', async () => {
   );
   const worker = fork(program, { silent: true });
   onTestFinished(() => void worker.kill('SIGKILL'));
-  const exit = once(worker, 'exit');
+  // `close` follows the last output, which may arrive after `exit`.
+  const close = once(worker, 'close');
   let screen = '';
   worker.stdout?.on('data', (piece: Buffer) => void (screen += piece.toString()));
   const messages: unknown[] = [];
@@ -46,6 +47,6 @@ test('continues after its metrics cannot be read', async () => {
       { kind: 'metrics', id: 2, text: 'up 1' },
     ]);
   worker.send({ kind: 'stop' });
-  expect(await exit).toEqual([0, null]);
+  expect(await close).toEqual([0, null]);
   expect(screen).toBe('the metrics could not be read unreadable\n');
 });
