@@ -26,16 +26,27 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     await page.goto(consoleServer.console.loginUrl());
     await page.getByRole('link', { name: 'Sessions' }).waitFor();
   });
-  afterEach(() => page.close());
+  afterEach(async () => {
+    await page.close();
+    expect(pageErrors).toEqual([]);
+  });
 
   /**
-   * Runs statements in the page, which return a value. They have `load`, which imports a module of the pages,
-   * and `answer(operation, reply)`, which replaces the answers of an operation: `reply` returns the JSON, or
-   * a promise of it, or throws for a console that does not answer.
+   * Runs statements in the page, which return a value. They have these functions: `load` imports a module of the
+   * pages. `answer(operation, reply)` replaces the answers of an operation: `reply` returns the JSON, or a promise
+   * of it, or throws for a console that does not answer. `nextTask` waits for the event that a click causes, and
+   * `until` for a condition. `buttonOf` finds a button by its label. `notice` returns the text of the notice.
    */
   const run = (statements: string): Promise<unknown> =>
     page.evaluate(`(async () => {
       const load = (name) => import('/' + name + '.js');
+      const nextTask = () => new Promise((resolve) => setTimeout(resolve));
+      const until = async (condition) => {
+        while (!condition()) await new Promise((resolve) => setTimeout(resolve, 20));
+      };
+      const buttonOf = (element, label) =>
+        [...element.querySelectorAll('button')].find(({ textContent }) => textContent === label);
+      const notice = () => document.querySelector('#notice').textContent;
       const replies = {};
       const answer = (operation, reply) => { replies[operation] = reply; };
       window.fetch = async (url, options) => {
@@ -55,18 +66,20 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
       const list = { type: 'array', items: { type: 'string' } };
       const form = createSchemaForm({ properties: { names: list } }, 'plugin.action');
       document.body.replaceChildren(form.element);
-      const add = [...form.element.querySelectorAll('button')].at(-1);
-      for (let count = 0; count < 3; count += 1) { add.click(); await new Promise((done) => setTimeout(done)); }
+      for (let count = 0; count < 3; count += 1) {
+        buttonOf(form.element, 'Add item').click();
+        await nextTask();
+      }
       const controls = [...form.element.querySelectorAll('input')];
       controls[1].value = 'second';
       controls[2].value = 'third';
-      const sent = form.read();
-      const unplaced = form.showErrors([{ path: 'names[1]', message: 'is too long' }]);
-      return { sent, unplaced, invalid: controls.map((control) => control.hasAttribute('aria-invalid')) };
+      const value = form.read();
+      const otherErrors = form.showErrors([{ path: 'names[1]', message: 'is too long' }]);
+      return { value, otherErrors, invalid: controls.map((control) => control.hasAttribute('aria-invalid')) };
     `);
     expect(errorsOfItems).toEqual({
-      sent: { names: ['second', 'third'] },
-      unplaced: [],
+      value: { names: ['second', 'third'] },
+      otherErrors: [],
       invalid: [false, false, true],
     });
   });
@@ -77,14 +90,10 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
       const list = { type: 'array', items: {} };
       const form = createSchemaForm({ properties: { values: list } }, 'plugin.action');
       document.body.replaceChildren(form.element);
-      const wait = () => new Promise((done) => setTimeout(done));
-      const press = async (label) => {
-        [...form.element.querySelectorAll('button')].find(({ textContent }) => textContent === label).click();
-        await wait();
-      };
-      await press('Add item');
-      await press('Add item');
-      await press('Remove');
+      for (const label of ['Add item', 'Add item', 'Remove']) {
+        buttonOf(form.element, label).click();
+        await nextTask();
+      }
       const control = form.element.querySelector('textarea');
       control.value = '{';
       try { form.read(); } catch (error) {
@@ -117,22 +126,23 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
         metadata: {}, isOpen: false,
       });
       const messages = Array.from({ length: 100 }, (_, index) => messageOf(index));
-      let changed = new Set();
+      let changedIds = new Set();
       const thread = {
         messages: () => messages, approvals: () => [], queue: () => [], remarks: () => [],
         outcome: () => undefined, fileChanges: () => undefined,
-        takeChanged() { const ids = changed; changed = new Set(); return ids; },
+        takeChanged: () => changedIds,
       };
       const list = createMessageList(log, { redraw: () => list.draw(thread) });
       list.draw(thread);
       // One more message hides the first one.
       messages.push(messageOf(100));
       messages[0].parts = [{ type: 'text', text: 'new 0' }];
-      changed = new Set(['m0', 'm100']);
+      changedIds = new Set(['m0', 'm100']);
       list.draw(thread);
+      changedIds = new Set();
       const isHidden = !log.textContent.includes('old 0') && !log.textContent.includes('new 0');
       log.querySelector('.earlier').click();
-      await new Promise((done) => setTimeout(done));
+      await nextTask();
       return { isHidden, first: log.querySelector('.message .body').textContent };
     `);
     expect(texts).toEqual({ isHidden: true, first: 'new 0' });
@@ -156,9 +166,9 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
     const streams = await run(`
       const { createConversation } = await load('conversation/conversation');
       const session = { id: 's', kind: 'sdk', status: 'idle', activeRunId: null, workspace: 'shared' };
-      const reading = Promise.withResolvers();
+      const sessionRead = Promise.withResolvers();
       let streams = 0;
-      answer('sessions.get', () => reading.promise);
+      answer('sessions.get', () => sessionRead.promise);
       answer('sessions.listMessages', () => ({ items: [], nextCursor: null, seq: 0 }));
       answer('sessions.listQueue', () => ({ items: [] }));
       answer('sessions.listApprovals', () => ({ items: [] }));
@@ -166,16 +176,17 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
       const conversation = createConversation('s', { go() {} });
       document.body.replaceChildren(conversation.element);
       conversation.rejoin();
-      reading.resolve(session);
-      for (let tries = 0; streams === 0 && tries < 100; tries += 1) await new Promise((done) => setTimeout(done, 20));
-      await new Promise((done) => setTimeout(done, 200));
+      sessionRead.resolve(session);
+      await until(() => streams > 0);
+      // Long enough for a second stream.
+      await new Promise((resolve) => setTimeout(resolve, 200));
       return streams;
     `);
     expect(streams).toBe(1);
   });
 
   test('reads a session again when the agent came back during a failing read', async () => {
-    const text = await run(`
+    const reads = await run(`
       const { createConversation } = await load('conversation/conversation');
       const firstRead = Promise.withResolvers();
       let reads = 0;
@@ -187,15 +198,14 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
       document.body.append(conversation.element);
       conversation.rejoin();
       firstRead.resolve({ error: { message: 'Not now.' } });
-      for (let tries = 0; reads < 2 && tries < 100; tries += 1) await new Promise((done) => setTimeout(done, 20));
-      await new Promise((done) => setTimeout(done, 100));
-      return [reads, document.querySelector('#notice').textContent];
+      await until(() => notice().includes('Read again.'));
+      return reads;
     `);
-    expect(text).toEqual([2, expect.stringContaining('Read again.')]);
+    expect(reads).toBe(2);
   });
 
   test('shows why further sessions cannot be read', async () => {
-    const notice = await run(`
+    await run(`
       const { openSessions } = await load('sessions');
       const session = {
         id: 's', kind: 'sdk', title: 'A', status: 'idle', messageCount: 0, queueLength: 0, forkedFrom: null,
@@ -211,15 +221,10 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
       const root = document.createElement('div');
       document.body.append(root);
       openSessions(root, [], { go() {} });
-      const more = () => [...root.querySelectorAll('button')].find(({ textContent }) => textContent === 'Show more');
-      for (let tries = 0; more() === undefined && tries < 100; tries += 1)
-        await new Promise((done) => setTimeout(done, 20));
-      more().click();
-      await new Promise((done) => setTimeout(done, 100));
-      return document.querySelector('#notice').textContent;
+      await until(() => buttonOf(root, 'Show more') !== undefined);
+      buttonOf(root, 'Show more').click();
     `);
-    expect(notice).toContain('The list is not available.');
-    expect(pageErrors).toEqual([]);
+    await expect.poll(() => page.locator('#notice').innerText()).toContain('The list is not available.');
   });
 
   test.each([
@@ -242,7 +247,7 @@ describe.skipIf(!hasChromium)('a part of a page', { timeout: 60_000 }, () => {
       }
       composer.requestSubmit();
       const box = composer.querySelector('.problem');
-      for (let tries = 0; box.hidden && tries < 100; tries += 1) await new Promise((done) => setTimeout(done, 20));
+      await until(() => !box.hidden);
       return box.textContent;
     `);
     expect(problem).toContain(advice);
