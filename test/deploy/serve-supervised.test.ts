@@ -10,7 +10,7 @@ import { compileCache } from '../support/compile-cache.ts';
 
 test.each(['leave', 'disconnect'])(
   'closes a gateway whose start is interrupted by a %s',
-  { timeout: 60_000 },
+  { timeout: 180_000 },
   async (interruption) => {
     const folder = await mkdtemp(join(tmpdir(), 'th-serve-'));
     onTestFinished(() => rm(folder, { recursive: true, force: true }));
@@ -32,7 +32,7 @@ test.each(['leave', 'disconnect'])(
       kind: 'start',
       input: { project, stateDirectory, socket, url: 'http://127.0.0.1:1' },
     });
-    await expect.poll(() => screen, { timeout: 20_000 }).toContain('creating the embedded database');
+    await expect.poll(() => screen).toContain('creating the embedded database');
     if (interruption === 'leave') child.send({ id: 2, kind: 'leave', input: { lingerMs: 0 } });
     else child.disconnect();
     const [code] = await once(child, 'exit');
